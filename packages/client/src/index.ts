@@ -10,13 +10,14 @@ export {
 } from './errors.ts'
 export type { List, Page, PageOptions } from './list.ts'
 export type { AuditAction, AuditEntry, AuditFilter } from './resources/audit.ts'
-export type { Backup, BackupSchedule } from './resources/backups.ts'
+export type { Backup, BackupSchedule, BackupScheduleInForce } from './resources/backups.ts'
 export type {
   CreatedDatabase,
   CreatedRestore,
   Database,
   DatabaseStats,
   DatabaseStorage,
+  DatabaseUsage,
   NewDatabase,
   NewRestoreToTime,
   RepeatedDatabase,

@@ -77,6 +77,8 @@ const calls: Record<keyof Offered, (client: Client, operator: OperatorClient) =>
   'GET /platform/v1/organizations/{org_id}/databases/{database_id}': ({ databases }) => databases.get('{database_id}'),
   'GET /platform/v1/organizations/{org_id}/databases/{database_id}/stats': ({ databases }) =>
     databases.stats('{database_id}'),
+  'GET /platform/v1/organizations/{org_id}/databases/{database_id}/usage': ({ databases }) =>
+    databases.usage('{database_id}'),
   'DELETE /platform/v1/organizations/{org_id}/databases/{database_id}': ({ databases }) =>
     databases.delete('{database_id}'),
   'POST /platform/v1/organizations/{org_id}/databases/{database_id}/restore': ({ databases }) =>

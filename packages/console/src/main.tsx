@@ -26,9 +26,8 @@ createRoot(root).render(
     {/* Inline style elements are refused by the Content-Security-Policy. */}
     <CSPProvider disableStyleElements>
       <QueryClientProvider client={queryClient}>
-        <Toasts>
-          <RouterProvider router={router} />
-        </Toasts>
+        <RouterProvider router={router} />
+        <Toasts />
       </QueryClientProvider>
     </CSPProvider>
   </StrictMode>,

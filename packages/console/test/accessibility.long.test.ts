@@ -33,6 +33,8 @@ async function fill() {
   const webhook = await client.webhooks.create({ url, event_types: ['invoice.paid', 'database.created'] })
   const { event_id } = await client.webhooks.test(webhook.id, { event_type: 'invoice.paid' })
   const database = await client.databases.create({ name: 'orders' })
+  const service = await client.serviceMembers.create({ name: 'a service member', role: 'member' })
+  await client.serviceMembers.createKey(service.user_id, { name: 'a key that acts as a service member' })
   await client.invitations.create({ email: 'grace@example.com', role: 'member' })
   await expect
     .poll(async () => (await client.deliveries.list({ status: 'failed' }).page()).items.length)
@@ -77,7 +79,10 @@ inBrowser('every page', () => {
       ['/settings', click('Change limit')],
       ['/databases#create', async () => {}],
       ['/members#invite', async () => {}],
-      ['/audit', (page) => page.getByRole('button', { name: 'Webhook created' }).click()],
+      ['/members', click('Create service member')],
+      ['/members', click('Create key for a service member')],
+      ['/members', click('Remove a service member')],
+      ['/audit', click('Details')],
       ['/deliveries', click('Redeliver failed')],
       ['/deliveries?since=2026-01-01T00:00:00Z', async () => {}],
       [full.webhook, click('More actions')],

@@ -73,6 +73,10 @@ inBrowser('databases', () => {
     const state = page.getByRole('region', { name: 'State' })
     await expect.poll(() => state.textContent(), patient).toMatch(/Size[\d.]+ MiB.*Connections\d+ of \d+/)
     expect(await page.content()).not.toContain(password)
+    const week = page.getByRole('region', { name: 'Last 7 days' })
+    await week.getByRole('table', { name: 'Size' }).getByRole('cell', { name: /MiB/ }).last().waitFor(patient)
+    // What ends the database is not beside what is used every day.
+    expect(await page.locator('main section.card').last().getAttribute('aria-label')).toBe('Delete')
 
     backups.pause()
     await page.getByRole('button', { name: 'Back up now' }).click()
@@ -107,7 +111,7 @@ inBrowser('databases', () => {
     const client = createClient({ url: api.url, token: owner.token, organization: orgId })
     const { id } = await client.databases.create({ name: 'nightly' })
     const page = await openAs(owner, `/databases/${id}`)
-    await page.getByText('Backups follow the setting of the operator.').waitFor()
+    await page.getByText('No backups are made without being asked for.').waitFor()
     await page.getByRole('button', { name: 'Change schedule' }).click()
     const dialog = dialogOf(page)
     await dialog.getByLabel('How often').selectOption('Every day')
@@ -116,8 +120,8 @@ inBrowser('databases', () => {
     await dialog.getByText('Enter a whole number').waitFor()
     await dialog.getByLabel('Backups to keep').fill('14')
     await dialog.getByRole('button', { name: 'Save' }).click()
-    await page.getByText('Every day; the newest 14 are kept.').waitFor()
-    expect(await client.backups.schedule(id)).toEqual({ every_hours: 24, keep: 14 })
+    await page.getByText('Every day. The newest 14 are kept, which is about 14 days.').waitFor()
+    expect(await client.backups.schedule(id)).toMatchObject({ every_hours: 24, keep: 14 })
   })
 
   test('a database near its storage limit says so, with the limit and what to do', async () => {
@@ -144,7 +148,7 @@ inBrowser('databases', () => {
     const { id } = await client.databases.create({ name: 'shared' })
     const page = await openAs(member, `/databases/${id}`)
     await page.getByRole('heading', { name: 'Backups', exact: true }).waitFor()
-    await page.getByText('Backups follow the setting of the operator.').waitFor()
+    await page.getByText('No backups are made without being asked for.').waitFor()
     expect(await page.getByRole('button', { name: /Delete|Back up|Change schedule|Actions/ }).count()).toBe(0)
     await page.goto(consoleUrl('/databases#create'))
     await page.getByRole('row', { name: /shared/ }).waitFor()

@@ -31,7 +31,7 @@ inBrowser('members', () => {
     await page.getByLabel('Role of grace@example.com').selectOption('Admin')
     await page.getByText('grace@example.com is now admin').waitFor()
     await guest.goto(consoleUrl('/audit'))
-    await guest.getByRole('row', { name: /Role changed/ }).waitFor()
+    await guest.getByRole('row', { name: /changed the role of .*grace@example.com.* from member to admin/ }).waitFor()
     await page.getByRole('button', { name: 'Remove grace@example.com' }).click()
     expect(await dialog.getByRole('checkbox', { name: 'Revoke their API keys' }).isChecked()).toBe(true)
     await dialog.getByRole('button', { name: 'Remove member' }).click()
@@ -41,9 +41,51 @@ inBrowser('members', () => {
     await guest.getByText('This page does not exist').waitFor()
   })
 
+  test('an owner creates a service member and keys for it, and removing it names and revokes them', async () => {
+    const page = await openAs(owner, '/members')
+    await page.getByRole('button', { name: 'Create service member' }).click()
+    const dialog = page.getByRole('dialog')
+    await dialog.getByRole('button', { name: 'Create service member' }).click()
+    await dialog.getByText('Give the service member a name.').waitFor()
+    await dialog.getByLabel('Name').fill('deploy pipeline')
+    await dialog.getByRole('radio', { name: /^Admin/ }).check()
+    await dialog.getByRole('button', { name: 'Create service member' }).click()
+    const row = page.getByRole('region', { name: 'Service members' }).getByRole('row', { name: /deploy pipeline/ })
+    await row.getByText('None').waitFor()
+    expect(await row.getByLabel('Role of deploy pipeline').inputValue()).toBe('admin')
+    expect(await page.getByRole('region', { name: 'Members', exact: true }).getByText('deploy pipeline').count()).toBe(
+      0,
+    )
+
+    const tokens: string[] = []
+    for (const name of ['staging', 'production']) {
+      await row.getByRole('button', { name: 'Create key for deploy pipeline' }).click()
+      await dialog.getByText('The key acts as the service member “deploy pipeline”').waitFor()
+      await dialog.getByLabel('Name').fill(name)
+      await dialog.getByRole('radio', { name: /^Webhooks and deliveries/ }).check()
+      await dialog.getByRole('button', { name: 'Create key' }).click()
+      tokens.push(await dialog.getByLabel('API key', { exact: true }).inputValue())
+      await dialog.getByRole('button', { name: 'Done' }).click()
+      await row.getByText(name).waitFor()
+    }
+    const webhooks = (token: string) =>
+      fetch(`${api.url}/api/v1/organizations/${orgId}/webhooks`, { headers: { authorization: `Bearer ${token}` } })
+    expect(await Promise.all(tokens.map(async (token) => (await webhooks(token)).status))).toEqual([200, 200])
+    // An owner rotates its keys, in place of the user who cannot sign in.
+    await row.getByRole('button', { name: 'More actions for staging' }).click()
+    await page.getByRole('menuitem', { name: 'Rotate' }).waitFor()
+    await page.keyboard.press('Escape')
+
+    await row.getByRole('button', { name: 'Remove deploy pipeline' }).click()
+    await dialog.getByText('Its 2 API keys are revoked: “production”, “staging”. This cannot be undone.').waitFor()
+    await dialog.getByRole('button', { name: 'Remove service member' }).click()
+    await page.getByRole('heading', { name: 'No service members yet' }).waitFor()
+    expect(await Promise.all(tokens.map(async (token) => (await webhooks(token)).status))).toEqual([401, 401])
+  })
+
   test('a member sees who is there, and changes nobody', async () => {
     const page = await openAs(member, '/members')
-    await page.getByRole('row', { name: /person-1@example.com/ }).waitFor()
+    await page.getByRole('row', { name: /person-1@example.com Verified/ }).waitFor()
     expect(await page.getByRole('main').getByRole('button').count()).toBe(0)
     expect(await page.getByRole('combobox').count()).toBe(0)
   })

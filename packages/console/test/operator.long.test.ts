@@ -11,10 +11,19 @@ inBrowser('the operator', () => {
     await client.webhooks.test(webhook.id, { event_type: 'invoice.paid' })
     await expect.poll(() => receiver.received.length).toBe(1)
 
+    await api.db`
+      insert into keyhook.nodes (id, databases_max, host, seen_at)
+      values ('machine-1', 5, 'db-1.example.com', now() + interval '1 hour'), ('machine-2', 0, null, now() - interval '1 hour')`
+
     const page = await newPage()
     await page.goto(await signInLink(null))
     await page.waitForURL('**/console/operator')
-    await page.getByRole('row', { name: new RegExp(receiver.url) }).waitFor()
+    const row = page.getByRole('row', { name: new RegExp(receiver.url) })
+    await row.waitFor()
+    expect(await row.getByRole('link', { name: receiver.url }).getAttribute('href')).toContain(webhook.id)
+    expect(await row.getByRole('link', { name: 'Acme' }).getAttribute('href')).toContain(orgId)
+    await page.getByRole('row', { name: /db-1\.example\.com Node .*machine-1.* Running 0 of 5/ }).waitFor()
+    await page.getByRole('row', { name: /Without an address .* Does not answer 0, takes no new ones/ }).waitFor()
     await page.getByRole('navigation', { name: 'Main' }).getByRole('link', { name: 'Organizations' }).click()
     await page.getByRole('button', { name: 'Open Acme' }).click()
     await page.getByRole('dialog').getByRole('button', { name: 'Open' }).click()

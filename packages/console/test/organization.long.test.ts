@@ -26,24 +26,35 @@ inBrowser('an organization', () => {
   })
 
   test('has an audit log that is filtered by action, person and time, at an address of its own', async () => {
-    await clientOf().keys.create({ name: 'audited' })
+    const made: string[] = []
+    for (const name of ['audited', 'second', 'third']) made.push((await clientOf().keys.create({ name })).id)
     const page = await openAs(owner, '/audit')
     const rows = page.getByRole('table', { name: 'Audit log' }).getByRole('row')
-    await rows.getByText('Organization created').waitFor()
+    await rows.getByText('The operator created the organization Acme').waitFor()
     await page.getByLabel('Action').selectOption('API key created')
     await page.waitForURL(/action=key\.created/)
-    await rows.getByText('Organization created').waitFor({ state: 'detached' })
-    await rows.getByText('API key created').first().waitFor()
+    await rows.getByText('The operator created the organization Acme').waitFor({ state: 'detached' })
+    // One row for all three, which opens.
+    await rows.getByText(/^You created the API key third \(kh_\w+…\) and 2 others$/).waitFor()
+    await rows.getByText('3 times within a minute').waitFor()
+    expect(await rows.getByText(/You created the API key audited/).count()).toBe(0)
     await page.getByLabel('Made by').selectOption('The operator')
     await page.getByRole('heading', { name: 'No entry matches these filters' }).waitFor()
     await page.goBack()
-    await rows.getByText('API key created').first().waitFor()
+    await rows.getByRole('button', { name: 'Show all' }).waitFor()
     await page.getByLabel('Made by').selectOption('person-1@example.com')
     await page.getByLabel('Time').selectOption('Last hour')
     await page.waitForURL(/range=1h/)
     await page.reload()
-    await rows.getByText('API key created').first().click()
-    expect(await page.getByRole('dialog').locator('code').textContent()).toContain('"audited"')
+    await rows.getByRole('button', { name: 'Show all' }).click()
+    await rows
+      .filter({ hasText: /^You created the API key audited/ })
+      .getByRole('button', { name: 'Details' })
+      .click()
+    const dialog = page.getByRole('dialog')
+    await dialog.getByText('127.0.0.1').first().waitFor()
+    await dialog.getByRole('button', { name: `Copy ${made[0]}` }).waitFor()
+    expect(await dialog.locator('code').textContent()).toContain('"audited"')
   })
 
   test('has invoices with their line items, which print without the rest of the page', async () => {

@@ -8,10 +8,11 @@ const columns: Column<AuditEntry>[] = [
   { title: 'ACTION', of: ({ action }) => action },
   {
     title: 'WHO',
-    of: ({ actor }) => (actor.kind === 'key' ? actor.credential : (actor.user_id ?? actor.kind)),
+    of: ({ actor }) =>
+      actor.kind === 'key' ? (actor.key_name ?? actor.credential) : (actor.name ?? actor.user_id ?? actor.kind),
     mayShrink: true,
   },
-  { title: 'TARGET', of: ({ target_id }) => target_id, mayShrink: true },
+  { title: 'TARGET', of: ({ target_id, target_name }) => target_name ?? target_id, mayShrink: true },
 ]
 
 export function addCommands(program: KeyhookCommand): void {

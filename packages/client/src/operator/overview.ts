@@ -5,7 +5,15 @@ export type Overview = {
   organizations: number
   users: number
   deliveries: { waiting: number; retries: number; in_flight: number; oldest_waiting_at: string | null }
-  nodes: { id: string; databases: number; databases_max: number; seen_at: string; is_silent: boolean }[]
+  nodes: {
+    id: string
+    /** The host name or address that clients reach its databases at. */
+    host: string | null
+    databases: number
+    databases_max: number
+    seen_at: string
+    is_silent: boolean
+  }[]
   /** Webhooks with deliveries that are not finished; `lanes` has those that wait longest. */
   busy_lanes: number
   lanes: BusyLane[]

@@ -52,8 +52,14 @@ export type AuditEntry = {
     user_id: string | null
     credential: string | null
     address: string | null
+    /** The name of the user, or the email address of one without a name; null for the operator. */
+    name: string | null
+    /** The name and the prefix of the API key; null without one. */
+    key_name: string | null
   }
   target_id: string
+  /** What people call the target; null if nothing is known of it. */
+  target_name: string | null
   details: Record<string, unknown>
 }
 

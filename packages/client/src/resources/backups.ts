@@ -18,6 +18,11 @@ export type Backup = {
 /** Null: the operator's setting. */
 export type BackupSchedule = { every_hours: number | null; keep: number | null }
 
+/** With what counts where the operator's setting does. `next_at` is null without a schedule, and before the first backup. */
+export type BackupScheduleInForce = BackupSchedule & {
+  in_force: { every_hours: number | null; keep: number; next_at: string | null }
+}
+
 export const backups = (api: Api) => ({
   create: async (databaseId: string, options: CreationOptions = {}): Promise<Backup> =>
     api.create(api.platform(options, 'databases', databaseId, 'backups'), undefined, options),
@@ -36,7 +41,7 @@ export const backups = (api: Api) => ({
   delete: async (id: string, options: OrganizationOptions = {}): Promise<Backup> =>
     api.remove(api.platform(options, 'backups', id), options),
 
-  schedule: async (databaseId: string, options: OrganizationOptions = {}): Promise<BackupSchedule> =>
+  schedule: async (databaseId: string, options: OrganizationOptions = {}): Promise<BackupScheduleInForce> =>
     api.get(api.platform(options, 'databases', databaseId, 'backup-schedule'), options),
 
   setSchedule: async (

@@ -42,6 +42,9 @@ export type DatabaseStats = {
   at: string | null
 }
 
+/** The largest size and the most connections of each hour in which it was measured, oldest first. */
+export type DatabaseUsage = { hours: { at: string; size_bytes: number; connections: number }[] }
+
 /** `password` is shown here and never again. */
 export type CreatedDatabase = Database & { password: string }
 export type RepeatedDatabase = Database & { password?: string }
@@ -79,6 +82,10 @@ export const databases = (api: Api) => ({
   /** Its size and its connections, a few seconds old. */
   stats: async (id: string, options: OrganizationOptions = {}): Promise<DatabaseStats> =>
     api.get(api.platform(options, 'databases', id, 'stats'), options),
+
+  /** The last seven days. */
+  usage: async (id: string, options: OrganizationOptions = {}): Promise<DatabaseUsage> =>
+    api.get(api.platform(options, 'databases', id, 'usage'), options),
 
   /** The certificate authority that clients of databases trust (PEM), for `sslrootcert` or `ssl.ca`. */
   certificateAuthority: async (options: CallOptions = {}): Promise<string> =>

@@ -101,6 +101,7 @@ export type Offered = {
   'GET /platform/v1/organizations/{org_id}/databases': Call<Api['databases']['list']>
   'GET /platform/v1/organizations/{org_id}/databases/{database_id}': Call<Api['databases']['get']>
   'GET /platform/v1/organizations/{org_id}/databases/{database_id}/stats': Call<Api['databases']['stats']>
+  'GET /platform/v1/organizations/{org_id}/databases/{database_id}/usage': Call<Api['databases']['usage']>
   'DELETE /platform/v1/organizations/{org_id}/databases/{database_id}': Call<Api['databases']['delete']>
   'POST /platform/v1/organizations/{org_id}/databases/{database_id}/restore': Call<Api['databases']['restore'], 1>
   'POST /platform/v1/organizations/{org_id}/databases/{database_id}/backups': Call<Api['backups']['create']>

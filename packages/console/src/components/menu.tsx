@@ -1,54 +1,47 @@
-import { Menu as Base } from '@base-ui/react/menu'
 import { Ellipsis, type LucideIcon } from 'lucide-react'
-import type { ReactElement, ReactNode } from 'react'
+import { cloneElement, type HTMLAttributes, type ReactElement, type ReactNode, useState } from 'react'
 import { IconButton } from './button.tsx'
+import { toastError } from './toasts.tsx'
 
-/** A menu below its trigger. */
-export function Menu({
-  trigger,
-  children,
-  align = 'start',
-}: {
-  trigger: ReactElement
+/** Loaded when a trigger is pointed at or has the focus: menus are a quarter of all script, and a page begins without one. */
+let parts: typeof import('./menu-parts.tsx') | null = null
+const load = async (): Promise<void> => {
+  parts ??= await import('./menu-parts.tsx')
+}
+const prepare = (): void => void load().catch(() => {})
+
+export type MenuProps = {
+  trigger: ReactElement<HTMLAttributes<HTMLElement>>
   children: ReactNode
   align?: 'start' | 'end'
-}) {
-  return (
-    <Base.Root modal={false}>
-      <Base.Trigger render={trigger} />
-      {/* It is outside of all landmarks, so it is one itself. */}
-      <Base.Portal role="region" aria-label="Menu">
-        <Base.Positioner className="menu-positioner" sideOffset={4} align={align}>
-          <Base.Popup className="menu">{children}</Base.Popup>
-        </Base.Positioner>
-      </Base.Portal>
-    </Base.Root>
-  )
 }
 
-export function MenuItem({
-  icon: Icon,
-  danger = false,
-  onSelect,
-  render,
-  children,
-}: {
+/** A menu below its trigger. */
+export function Menu(props: MenuProps) {
+  const [isOpened, setOpened] = useState(false)
+  if (isOpened && parts !== null) return <parts.OpenedMenu {...props} />
+  return cloneElement(props.trigger, {
+    'aria-haspopup': 'menu',
+    'aria-expanded': false,
+    onPointerEnter: prepare,
+    onFocus: prepare,
+    onClick: () => void load().then(() => setOpened(true), toastError('The menu could not be opened')),
+  })
+}
+
+export type MenuItemProps = {
   icon?: LucideIcon
   danger?: boolean
   onSelect?: () => void
   /** Such as a link. */
   render?: ReactElement
   children: ReactNode
-}) {
-  return (
-    <Base.Item className={danger ? 'menu-item menu-item-danger' : 'menu-item'} onClick={onSelect} render={render}>
-      {Icon && <Icon size={15} aria-hidden="true" />}
-      <span className="grow truncate">{children}</span>
-    </Base.Item>
-  )
 }
 
-export const MenuSeparator = () => <Base.Separator className="menu-separator" />
+/** These are shown in an opened menu only, so its parts are there. */
+export const MenuItem = (props: MenuItemProps) => parts && <parts.Item {...props} />
+
+export const MenuSeparator = () => parts && <parts.Separator />
 
 /** The further actions of a row. */
 export function RowMenu({ label, children }: { label: string; children: ReactNode }) {

@@ -1,4 +1,3 @@
-import { Dialog as Base } from '@base-ui/react/dialog'
 import { Link, Outlet, useLocation, useParams } from '@tanstack/react-router'
 import { Menu as MenuIcon, Search } from 'lucide-react'
 import { lazy, Suspense, useEffect, useRef, useState } from 'react'
@@ -8,6 +7,7 @@ import { Notice } from '../components/notice.tsx'
 import { NotFound, PageLoading } from './fallbacks.tsx'
 import { Sidebar } from './sidebar.tsx'
 
+const Drawer = lazy(() => import('./drawer.tsx'))
 const Palette = lazy(() => import('./palette.tsx'))
 const OpenToRead = lazy(() => import('./open-to-read.tsx'))
 
@@ -93,20 +93,11 @@ function TopBar({ organization, openPalette }: { organization: CurrentOrganizati
       <IconButton label="Search" onClick={openPalette}>
         <Search size={18} aria-hidden="true" />
       </IconButton>
-      <Base.Root open={isOpen} onOpenChange={setOpen}>
-        <Base.Portal>
-          <Base.Backdrop className="backdrop" />
-          <Base.Popup className="drawer" aria-label="Menu">
-            <Sidebar
-              organization={organization}
-              openPalette={() => {
-                setOpen(false)
-                openPalette()
-              }}
-            />
-          </Base.Popup>
-        </Base.Portal>
-      </Base.Root>
+      {isOpen && (
+        <Suspense>
+          <Drawer organization={organization} openPalette={openPalette} onClose={() => setOpen(false)} />
+        </Suspense>
+      )}
     </header>
   )
 }

@@ -10,7 +10,7 @@ import { type Call, type Route, route } from '../http/route.ts'
 import type { JobQueue } from '../jobs/queue.ts'
 import { invalid, notFound } from '../lib/faults.ts'
 import { isId } from '../lib/ids.ts'
-import { parseTimestamp, timestampDetail } from '../lib/time.ts'
+import { isoTime, parseTimestamp, timestampDetail } from '../lib/time.ts'
 import {
   type BegunRestore,
   beginBackupWithin,
@@ -26,6 +26,7 @@ import {
   backupQuery,
   backupRecord,
   backupSchedule,
+  backupScheduleInForce,
   createdRestore,
   newRestore,
   newRestoreToTime,
@@ -33,6 +34,7 @@ import {
   restoreRecord,
 } from './schemas.ts'
 import { findRestore, listBackups, listRestores } from './sql.ts'
+import type { BackupSchedule } from './upkeep.ts'
 
 const organization = '/platform/v1/organizations/:orgId'
 const path = `${organization}/backups`
@@ -144,10 +146,11 @@ export function backupRoutes(deps: {
   ]
 }
 
+const hourMs = 3_600_000
 const schedulePath = `${organization}/databases/:databaseId/backup-schedule` as const
 
-/** When a database is backed up, if not by the operator's setting. */
-export function backupScheduleRoutes({ db }: { db: Database }): Route[] {
+/** When a database is backed up. `installed` is the operator's setting. */
+export function backupScheduleRoutes({ db, installed }: { db: Database; installed: BackupSchedule }): Route[] {
   return [
     route({
       method: 'GET',
@@ -158,12 +161,25 @@ export function backupScheduleRoutes({ db }: { db: Database }): Route[] {
       basis: chosen(105),
       tag: 'Backups',
       summary: 'Read the backup schedule of a database',
-      description: 'Null where the database has no setting of its own.',
-      success: { status: 200, description: 'The schedule.', schema: backupSchedule },
+      description: 'Null where the database has no setting of its own; `in_force` has what then counts.',
+      success: { status: 200, description: 'The schedule.', schema: backupScheduleInForce },
       async handler({ orgId, params: { databaseId: id } }) {
         const row = await findBackupSchedule(db, orgId, id)
         if (row === null) throw notFound(`${id} is not in ${orgId}`)
-        return { status: 200, body: { every_hours: row.backup_every_hours, keep: row.backups_kept } }
+        const every_hours = row.backup_every_hours ?? installed.everyHours
+        const next = every_hours === null || row.last_at === null ? null : row.last_at.getTime() + every_hours * hourMs
+        return {
+          status: 200,
+          body: {
+            every_hours: row.backup_every_hours,
+            keep: row.backups_kept,
+            in_force: {
+              every_hours,
+              keep: row.backups_kept ?? installed.keep,
+              next_at: next === null ? null : isoTime(new Date(next)),
+            },
+          },
+        }
       },
     }),
     route({

@@ -143,3 +143,25 @@ export const backupSchedule = Type.Object(
   },
   { $id: 'DatabaseBackupSchedule', additionalProperties: false, ...chosen(105) },
 )
+
+export const backupScheduleInForce = Type.Object(
+  {
+    ...backupSchedule.properties,
+    in_force: mark(
+      chosen(190),
+      Type.Object(
+        {
+          every_hours: nullable(
+            Type.Integer({ minimum: 1, description: 'Hours between scheduled backups; null: none are made.' }),
+          ),
+          keep: Type.Integer({ minimum: 1, description: 'How many scheduled backups are kept.' }),
+          next_at: nullable(
+            timestamp('When the next one is due; null without a schedule, and before the first backup.'),
+          ),
+        },
+        { additionalProperties: false, description: 'What counts for this database now.' },
+      ),
+    ),
+  },
+  { $id: 'DatabaseBackupScheduleInForce', additionalProperties: false, ...chosen(105) },
+)

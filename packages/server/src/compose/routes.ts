@@ -89,7 +89,7 @@ export function composeRoutes(
     }),
     ...databaseStatsRoutes({ db }),
     ...backupRoutes({ db, queue, transact, archivesPerOrgMax: config.archivesPerOrgMax }),
-    ...backupScheduleRoutes({ db }),
+    ...backupScheduleRoutes({ db, installed: { everyHours: config.backupEveryHours, keep: config.backupsKept } }),
     ...restoreRoutes({ db, holdOrganization, enqueue, databasesPerOrgMax, hasTls }),
     ...invoiceRoutes({ db }),
     // What operators do over HTTP besides events. The commands use the same functions.

@@ -12,7 +12,7 @@ import { connectionString, ownerDatabase, ownerRole } from './database.ts'
 import { type CreationDeps, createDatabase, deleteDatabase, newDatabaseSecret } from './rules.ts'
 import { createdDatabase, databaseRecord, newDatabase, orNull } from './schemas.ts'
 import { type DatabaseRow, type DatabaseStorage, findDatabase, listDatabases, type ShownDatabase } from './sql.ts'
-import { findActivity } from './usage-sql.ts'
+import { findActivity, findHistory } from './usage-sql.ts'
 
 const path = '/platform/v1/organizations/:orgId/databases'
 
@@ -164,7 +164,24 @@ const databaseStats = Type.Object(
   },
 )
 
-/** What a database does right now, as its node has written it down. */
+const databaseUsage = Type.Object(
+  {
+    hours: Type.Array(
+      Type.Object(
+        {
+          at: timestamp('When the hour began.'),
+          size_bytes: Type.Integer({ description: 'The largest size in the hour.' }),
+          connections: Type.Integer({ description: 'The most connections at a time.' }),
+        },
+        { additionalProperties: false },
+      ),
+      { description: 'At most 168 hours.' },
+    ),
+  },
+  { $id: 'DatabaseUsage', additionalProperties: false, ...chosen(190) },
+)
+
+/** What a database does now and did in the last days, as its node has written it down. */
 export function databaseStatsRoutes({ db }: { db: Database }): Route[] {
   return [
     route({
@@ -182,6 +199,24 @@ export function databaseStatsRoutes({ db }: { db: Database }): Route[] {
         const row = await findActivity(db, orgId, databaseId)
         if (row === null) throw notFound(`${databaseId} is not in ${orgId}`)
         return { status: 200, body: { ...row, at: row.at && isoTime(row.at) } }
+      },
+    }),
+    route({
+      method: 'GET',
+      path: '/platform/v1/organizations/:orgId/databases/:databaseId/usage',
+      needs: 'databases:read',
+      audit: null,
+      isForDatabaseKeys: true,
+      basis: chosen(190),
+      tag: 'Databases',
+      summary: 'Read the size and the connections of a database over seven days',
+      description:
+        'One entry for each hour in which the database was measured. Those in which it did not run are left out.',
+      success: { status: 200, description: 'The hours, oldest first.', schema: databaseUsage },
+      async handler({ orgId, params: { databaseId } }) {
+        const hours = await findHistory(db, orgId, databaseId)
+        if (hours === null) throw notFound(`${databaseId} is not in ${orgId}`)
+        return { status: 200, body: { hours: hours.map((row) => ({ ...row, at: isoTime(row.at) })) } }
       },
     }),
   ]

@@ -218,11 +218,15 @@ export const nodeWasUsed = (db: Executor, node: string) =>
 
 export type ScheduleRow = { backup_every_hours: number | null; backups_kept: number | null }
 
-/** Null for a database that does not exist or is deleted. */
+/** With when the last scheduled backup began. Null for a database that does not exist or is deleted. */
 export const findBackupSchedule = (db: Executor, orgId: OrgId, id: DatabaseId) =>
-  db<ScheduleRow[]>`
-    select backup_every_hours, backups_kept from keyhook.databases
-    where org_id = ${orgId} and id = ${id} and status not in ('deleting', 'deleted')`.first()
+  db<(ScheduleRow & { last_at: Date | null })[]>`
+    select d.backup_every_hours, d.backups_kept, (
+      select max(b.created_at) from keyhook.backups b
+      where b.org_id = d.org_id and b.database_id = d.id and b.origin = 'scheduled'
+    ) as last_at
+    from keyhook.databases d
+    where d.org_id = ${orgId} and d.id = ${id} and d.status not in ('deleting', 'deleted')`.first()
 
 export const setBackupSchedule = (tx: Transaction, orgId: OrgId, id: DatabaseId, schedule: ScheduleRow) =>
   tx`

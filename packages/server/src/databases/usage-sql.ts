@@ -78,20 +78,48 @@ export type ActivityRow = {
   at: Date | null
 }
 
-/** Into the rows that the storage monitor makes: a database without one is not available, or not measured yet. */
+/**
+ * Into the rows that the storage monitor makes: a database without one is not available, or not measured yet. Also into the hour of
+ * the history, of which eight days are kept, so that seven whole days can be shown.
+ */
 export const recordActivity = (
   db: Executor,
   node: string,
   found: readonly { id: DatabaseId; sizeBytes: number; connections: number; connectionsMax: number }[],
 ) => db`
+  with measured as (
+    select d.org_id, d.id, a.size_bytes, a.connections, a.connections_max
+    from unnest(${found.map(({ id }) => id)}::text[], ${found.map(({ sizeBytes }) => sizeBytes)}::bigint[],
+      ${found.map(({ connections }) => connections)}::int[], ${found.map(({ connectionsMax }) => connectionsMax)}::int[])
+      as a (id, size_bytes, connections, connections_max)
+    join keyhook.databases d on d.node = ${node} and d.id = a.id and d.status = 'available'
+  ), hourly as (
+    insert into keyhook.database_history as h (org_id, database_id, hour, size_bytes, connections)
+    select org_id, id, date_trunc('hour', clock_timestamp(), 'UTC'), size_bytes, connections from measured
+    on conflict (org_id, database_id, hour) do update set
+      size_bytes = greatest(h.size_bytes, excluded.size_bytes), connections = greatest(h.connections, excluded.connections)
+  ), expired as (
+    delete from keyhook.database_history where hour < clock_timestamp() - interval '8 days'
+  )
   update keyhook.database_stats s
-  set size_bytes = a.size_bytes, connections = a.connections, connections_max = a.connections_max,
+  set size_bytes = m.size_bytes, connections = m.connections, connections_max = m.connections_max,
     activity_at = clock_timestamp()
-  from unnest(${found.map(({ id }) => id)}::text[], ${found.map(({ sizeBytes }) => sizeBytes)}::bigint[],
-    ${found.map(({ connections }) => connections)}::int[], ${found.map(({ connectionsMax }) => connectionsMax)}::int[])
-    as a (id, size_bytes, connections, connections_max)
-  join keyhook.databases d on d.node = ${node} and d.id = a.id and d.status = 'available'
-  where s.org_id = d.org_id and s.database_id = d.id`
+  from measured m
+  where s.org_id = m.org_id and s.database_id = m.id`
+
+export type HourRow = { at: Date; size_bytes: number; connections: number }
+
+/** The hours of the last seven days in which the database was measured, oldest first. Null if there is no such database. */
+export const findHistory = async (db: Executor, orgId: OrgId, id: DatabaseId): Promise<HourRow[] | null> => {
+  const rows = await db<(HourRow | { at: null })[]>`
+    select h.hour as at, h.size_bytes::float8, h.connections
+    from keyhook.databases d
+    left join keyhook.database_history h on h.org_id = d.org_id and h.database_id = d.id
+      and h.hour > now() - interval '7 days'
+    where d.org_id = ${orgId} and d.id = ${id} and d.status <> 'deleted'
+    order by h.hour`
+  return rows.length === 0 ? null : rows.filter((row) => row.at !== null)
+}
 
 /** Statistics older than two minutes are not shown: the database or its node is down. Null if there is no such database. */
 export const findActivity = (db: Executor, orgId: OrgId, id: DatabaseId) =>

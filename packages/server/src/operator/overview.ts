@@ -59,10 +59,17 @@ const listBusyLanes = (db: Database) => db<BusyLaneRow[]>`
   order by e.created_at, b.id
   limit ${lanesShownMax}`
 
-type NodeRow = { id: string; databases: number; databases_max: number; seen_at: Date; silent_seconds: number }
+type NodeRow = {
+  id: string
+  host: string | null
+  databases: number
+  databases_max: number
+  seen_at: Date
+  silent_seconds: number
+}
 
 const listNodes = (db: Database) => db<NodeRow[]>`
-  select n.id, n.databases_max, n.seen_at,
+  select n.id, n.host, n.databases_max, n.seen_at,
     extract(epoch from clock_timestamp() - n.seen_at)::float8 as silent_seconds, (
       select count(*)::int from keyhook.databases d where d.node = n.id and d.status not in ('failed', 'deleted')
     ) as databases
@@ -74,6 +81,7 @@ const upTo = `counted up to ${countedMax.toLocaleString('en')}`
 
 const node = closed({
   id: Type.String({ description: 'The node.', examples: ['node-1'] }),
+  host: nullable(Type.String({ description: 'The host name or address that clients reach its databases at.' })),
   databases: count('Databases on its disk.'),
   databases_max: count('How many it takes; 0 while it takes no new ones.'),
   seen_at: timestamp('Its last heartbeat.'),
@@ -142,8 +150,9 @@ export function operatorOverviewRoutes({ db }: { db: Database }): Route[] {
 
 const timestampOf = (at: Date | null | undefined): string | null => (at ? isoTime(at) : null)
 
-const nodeOf = ({ id, databases, databases_max, seen_at, silent_seconds }: NodeRow) => ({
+const nodeOf = ({ id, host, databases, databases_max, seen_at, silent_seconds }: NodeRow) => ({
   id,
+  host,
   databases,
   databases_max,
   seen_at: isoTime(seen_at),

@@ -2,12 +2,13 @@ import Type from 'typebox'
 import type { OrganizationRow } from '../access/access.ts'
 import { type AuditRow, auditActions, listAudit, recordAudit } from '../access/audit.ts'
 import type { Database, HoldOrganization } from '../db/database.ts'
-import { choice, chosen, specified } from '../http/basis.ts'
+import { choice, chosen, mark, specified } from '../http/basis.ts'
 import { listById, onlyWholeListQuery, pageQuery } from '../http/lists.ts'
 import { type Route, route } from '../http/route.ts'
 import { closed, component, createdAt, exampleId, id, label, timestamp } from '../http/schemas.ts'
 import { idPattern, isId } from '../lib/ids.ts'
 import { isoTime, timestampParameter } from '../lib/time.ts'
+import { namesOf } from './audit-sql.ts'
 import { findOrganization, listOrganizationsOfUser, renameOrganization } from './sql.ts'
 
 export const organization = component('Organization', chosen(30), {
@@ -97,6 +98,8 @@ export function organizationSettingsRoutes({ holdOrganization }: { holdOrganizat
 const auditBasis = chosen(31)
 const nullable = (description: string) => Type.Union([Type.String(), Type.Null()], { description })
 
+const names = chosen(189)
+
 const auditEntry = component('AuditEntry', auditBasis, {
   id: id('aud', 'The entry.'),
   at: timestamp('When it happened.'),
@@ -107,10 +110,21 @@ const auditEntry = component('AuditEntry', auditBasis, {
       user_id: nullable('The user; null for the operator.'),
       credential: nullable('The id of the API key, or the `jti` of the login token.'),
       address: nullable('The address that the request came from.'),
+      name: mark(
+        names,
+        nullable('The name of the user, or the email address of one without a name; null for the operator.'),
+      ),
+      key_name: mark(names, nullable('The name and the prefix of the API key; null without one.')),
     },
     { description: 'Who did it, with what, from where.' },
   ),
   target_id: Type.String({ description: 'What it happened to.', examples: [exampleId('key')] }),
+  target_name: mark(
+    names,
+    nullable(
+      'What people call it: the name of a key or database, the address of a webhook, the type of an event; null if nothing is known of it.',
+    ),
+  ),
   details: Type.Record(Type.String(), Type.Unknown(), {
     description: 'What else is worth knowing. Never a secret.',
     examples: [{ name: 'ci', key_prefix: 'kh_Example1' }],
@@ -156,7 +170,14 @@ export function auditLogRoutes(deps: { db: Database }): Route[] {
           since: timestampParameter('since', query.since),
           until: timestampParameter('until', query.until),
         }
-        return listById('aud', record, (request) => listAudit(deps.db, orgId, filter, request))
+        return listById('aud', record, async (request) => {
+          const rows = await listAudit(deps.db, orgId, filter, request)
+          const ids = rows.filter((row) => !isOfEvent(row)).map((row) => row.target_id)
+          const actors = rows.flatMap((row) => [row.user_id, row.credential]).filter((id) => id !== null)
+          const eventIds = rows.filter(isOfEvent).map((row) => row.target_id)
+          const names = await namesOf(deps.db, orgId, { ids: [...ids, ...actors], eventIds })
+          return rows.map((row) => ({ ...row, names }))
+        })
       },
     }),
   ]
@@ -168,11 +189,25 @@ const actorOf = (actor: string | undefined) => ({
   isOperator: actor === 'operator',
 })
 
-const record = (row: AuditRow) => ({
+const isOfEvent = (row: AuditRow): boolean => row.action === 'event.reported'
+
+/** A record that is gone for good, such as a withdrawn invitation, may be named by the entry itself. */
+const givenName = ({ email, name }: Record<string, unknown>): string | null =>
+  [email, name].find((one): one is string => typeof one === 'string') ?? null
+
+const record = ({ names, ...row }: AuditRow & { names: Map<string, string> }) => ({
   id: row.id,
   at: isoTime(row.at),
   action: row.action,
-  actor: { kind: row.actor_kind, user_id: row.user_id, credential: row.credential, address: row.address },
+  actor: {
+    kind: row.actor_kind,
+    user_id: row.user_id,
+    credential: row.credential,
+    address: row.address,
+    name: names.get(row.user_id ?? '') ?? null,
+    key_name: row.actor_kind === 'key' ? (names.get(row.credential ?? '') ?? null) : null,
+  },
   target_id: row.target_id,
+  target_name: names.get(row.target_id) ?? givenName(row.details),
   details: row.details,
 })

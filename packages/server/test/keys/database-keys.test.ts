@@ -118,6 +118,7 @@ test('every other route of an organization answers 403, restores included, and s
     'GET …/databases/:databaseId',
     'GET …/databases/:databaseId/backup-schedule',
     'GET …/databases/:databaseId/stats',
+    'GET …/databases/:databaseId/usage',
     'GET …/events',
     'GET …/events/stream',
     'GET …/restores',

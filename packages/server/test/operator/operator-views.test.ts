@@ -88,15 +88,16 @@ test('the overview shows what waits longest, and the nodes', async () => {
   })
   await wake(api.db)
   await api.db`
-    insert into keyhook.nodes (id, databases_max, seen_at) values ('alive', 5, now()), ('silent', 5, now() - interval '1 hour')`
+    insert into keyhook.nodes (id, databases_max, host, seen_at)
+    values ('alive', 5, 'db-1.example.com', now()), ('silent', 5, null, now() - interval '1 hour')`
   const shown = await overview()
   expect(shown).toMatchObject({
     busy_lanes: 1,
     deliveries: { waiting: 1 },
     lanes: [{ organization_id: api.orgId, webhook_id: hook.body.id, oldest_waiting_at: expect.any(String) }],
     nodes: [
-      { id: 'alive', is_silent: false },
-      { id: 'silent', is_silent: true },
+      { id: 'alive', host: 'db-1.example.com', is_silent: false },
+      { id: 'silent', host: null, is_silent: true },
     ],
   })
 })

@@ -15,8 +15,16 @@ import { recordUsage } from '../kit/usage.ts'
 type Entry = {
   id: string
   action: string
-  actor: { kind: string; user_id: string | null; credential: string | null; address: string | null }
+  actor: {
+    kind: string
+    user_id: string | null
+    credential: string | null
+    address: string | null
+    name: string | null
+    key_name: string | null
+  }
   target_id: string
+  target_name: string | null
   details: Record<string, unknown>
 }
 type Made = { id: string; api_key: string; key_prefix: string }
@@ -44,6 +52,7 @@ const makeKey = (token = api.owner.token, name = 'audited') =>
 const makeHook = (token = api.owner.token) =>
   call<Made>(`${org()}/webhooks`, { token, body: hookBody }).then((reply) => reply.body)
 
+const emailOfPerson = expect.stringMatching(/^person-\d+@example\.com$/)
 const changes = changesOf(api)
 
 beforeAll(() => preparePlatform(api))
@@ -71,7 +80,8 @@ describe.each(['login', 'key'])('by %s', (kind) => {
     const key = await makeKey()
     const token = kind === 'key' ? key.api_key : api.owner.token
     const credential = kind === 'key' ? key.id : jtiOf(api.owner.token)
-    const actor = { kind, user_id: api.owner.userId, credential, address: '127.0.0.1' }
+    const names = { name: emailOfPerson, key_name: kind === 'key' ? `audited (${key.key_prefix}…)` : null }
+    const actor = { kind, user_id: api.owner.userId, credential, address: '127.0.0.1', ...names }
     const changing = routesOf(api).filter((one) => one.audit !== null && one.needs !== 'operator')
     expect(changing.map((route) => `${route.method} ${route.path}`).sort()).toEqual(Object.keys(changes).sort())
     // Those that take a login token only write no entry for a key.
@@ -79,9 +89,10 @@ describe.each(['login', 'key'])('by %s', (kind) => {
       const change = await changes[`${route.method} ${route.path}`]!(token)
       const { left, result } = await leftBy(change)
       const { target, details } = result
-      expect(left).toEqual([
-        { id: expect.any(String), at: expect.any(String), action: route.audit, actor, target_id: target, details },
-      ])
+      // An attempt has no name.
+      const target_name = route.audit === 'delivery.redelivered' ? null : expect.any(String)
+      const entry = { action: route.audit, actor, target_id: target, target_name, details }
+      expect(left).toEqual([{ id: expect.any(String), at: expect.any(String), ...entry }])
     }
   })
 })
@@ -122,7 +133,7 @@ test('of two concurrent revocations one writes the entry, and both are answered 
 
 test('members and users: adding, changing the role and removing each write an entry of the operator', async () => {
   const person = await api.person()
-  const actor = { kind: 'operator', user_id: null, credential: null, address: null }
+  const actor = { kind: 'operator', user_id: null, credential: null, address: null, name: null, key_name: null }
   const member = { orgId: api.orgId, userId: person.userId }
   const { left } = await leftBy(async () => {
     await setMember(api.db, testOperator, { ...member, role: 'member' })
@@ -156,7 +167,7 @@ test('reported events and paid invoices write entries of the operator, with the 
     await call(`${api.url}/operator/v1/invoices/${invoice}/pay`, { token, method: 'POST' })
     return { reported: reported.body.id, invoice }
   })
-  const commandLine = { kind: 'operator', user_id: null, credential: null, address: null }
+  const commandLine = { kind: 'operator', user_id: null, credential: null, address: null, name: null, key_name: null }
   const overHttp = { ...commandLine, credential: jtiOf(token), address: '127.0.0.1' }
   expect(left.reverse().map(({ action, actor, target_id, details }) => [action, actor, target_id, details])).toEqual([
     ['event.reported', overHttp, result.reported, { events: 1 }],

@@ -5,17 +5,15 @@ import { useMemo, useState } from 'react'
 import { client } from '../../api/client.ts'
 import { useList } from '../../api/lists.ts'
 import { Button } from '../../components/button.tsx'
-import { Json } from '../../components/code.tsx'
-import { IdChip } from '../../components/copy.tsx'
 import { type Column, DataTable } from '../../components/data-table.tsx'
-import { Dialog } from '../../components/dialog.tsx'
 import { PageHeader } from '../../components/page.tsx'
-import { PersonName } from '../../components/person.tsx'
 import { EmptyState } from '../../components/states.tsx'
-import { exactText, RelativeTime } from '../../components/time.tsx'
+import { RelativeTime } from '../../components/time.tsx'
 import { type AuditSearch, rangeMs } from '../../search.ts'
+import { AuditDetails } from './audit-details.tsx'
 import { AuditFilters } from './audit-filters.tsx'
-import { actionText } from './audit-words.ts'
+import { type AuditLine, AuditSentence } from './audit-row.tsx'
+import { grouped } from './audit-sentences.ts'
 
 const route = getRouteApi('/$orgId/audit')
 
@@ -24,6 +22,7 @@ export function AuditPage() {
   const search = route.useSearch()
   const navigate = route.useNavigate()
   const [shown, setShown] = useState<AuditEntry | null>(null)
+  const [opened, setOpened] = useState<ReadonlySet<string>>(new Set())
   const since = useMemo(
     () => (search.range === undefined ? undefined : new Date(Date.now() - rangeMs(search.range)).toISOString()),
     [search.range],
@@ -36,19 +35,30 @@ export function AuditPage() {
     { refetchInterval: 10_000 },
   )
   const isFiltered = Object.values(search).some((value) => value !== undefined)
-  const columns: Column<AuditEntry>[] = [
+  const lines = entries.rows && linesOf(entries.rows, opened)
+  const isOpen = (group: readonly AuditEntry[]) => group.some(({ id }) => opened.has(id))
+  const toggle = (group: readonly AuditEntry[]) => {
+    const ids = new Set(group.map(({ id }) => id))
+    setOpened(isOpen(group) ? opened.difference(ids) : opened.union(ids))
+  }
+  const columns: Column<AuditLine>[] = [
+    { label: 'What happened', cell: (line) => <AuditSentence line={line} /> },
+    { label: 'When', className: 'cell-time', cell: ({ entries: [entry] }) => <RelativeTime at={entry.at} /> },
     {
-      label: 'What',
-      cell: (entry) => (
-        <button type="button" className="link-button cell-title" onClick={() => setShown(entry)}>
-          {actionText(entry.action)}
-        </button>
-      ),
+      label: 'Actions',
+      quiet: true,
+      className: 'cell-end cell-actions',
+      cell: ({ entries: group }) =>
+        group.length > 1 ? (
+          <Button small onClick={() => toggle(group)} aria-expanded={isOpen(group)}>
+            {isOpen(group) ? 'Hide' : 'Show all'}
+          </Button>
+        ) : (
+          <Button small onClick={() => setShown(group[0])}>
+            Details
+          </Button>
+        ),
     },
-    { label: 'Target', cell: (entry) => <IdChip id={entry.target_id} short /> },
-    { label: 'By', cell: (entry) => <Actor entry={entry} /> },
-    { label: 'When', cell: (entry) => <RelativeTime at={entry.at} /> },
-    { label: 'From', cell: (entry) => <span className="mono muted">{entry.actor.address ?? '–'}</span> },
   ]
   const change = (changes: AuditSearch) => navigate({ search: (before) => ({ ...before, ...changes }) })
   return (
@@ -63,9 +73,10 @@ export function AuditPage() {
         </div>
         <DataTable
           {...entries}
+          rows={lines}
           label="Audit log"
           columns={columns}
-          rowKey={(entry) => entry.id}
+          rowKey={(line) => line.key}
           empty={
             isFiltered ? (
               <EmptyState
@@ -81,30 +92,18 @@ export function AuditPage() {
           }
         />
       </section>
-      {shown && (
-        <Dialog
-          title={actionText(shown.action)}
-          description={exactText(shown.at)}
-          onClose={() => setShown(null)}
-          footer={<Button onClick={() => setShown(null)}>Close</Button>}
-        >
-          <Json text={JSON.stringify(shown)} label="Copy the entry" />
-        </Dialog>
-      )}
+      {shown && <AuditDetails entry={shown} onClose={() => setShown(null)} />}
     </>
   )
 }
 
-function Actor({ entry: { actor } }: { entry: AuditEntry }) {
-  if (actor.user_id === null) return <span>Operator</span>
-  return (
-    <div>
-      <PersonName id={actor.user_id} />
-      {actor.kind === 'key' && actor.credential && (
-        <div className="small muted">
-          with key <IdChip id={actor.credential} short />
-        </div>
-      )}
-    </div>
-  )
+/** Each group is one line, followed by its entries while it is open. A group stays open when an entry is added to it. */
+function linesOf(entries: readonly AuditEntry[], opened: ReadonlySet<string>): AuditLine[] {
+  return grouped(entries).flatMap((group) => {
+    const [newest] = group
+    if (group.length === 1) return [{ key: newest.id, entries: group, isInner: false }]
+    const line: AuditLine = { key: `group of ${newest.id}`, entries: group, isInner: false }
+    if (!group.some(({ id }) => opened.has(id))) return [line]
+    return [line, ...group.map((entry): AuditLine => ({ key: entry.id, entries: [entry], isInner: true }))]
+  })
 }

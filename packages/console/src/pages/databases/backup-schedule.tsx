@@ -1,4 +1,4 @@
-import type { BackupSchedule as Schedule } from '@keyhook/client'
+import type { BackupScheduleInForce, BackupSchedule as Schedule } from '@keyhook/client'
 import { useQuery } from '@tanstack/react-query'
 import { useState } from 'react'
 import { useForm } from 'react-hook-form'
@@ -8,26 +8,11 @@ import { Button } from '../../components/button.tsx'
 import { TextField } from '../../components/field.tsx'
 import { FormDialog } from '../../components/form-dialog.tsx'
 import { Select } from '../../components/select.tsx'
+import { RelativeTime } from '../../components/time.tsx'
 import { showToast } from '../../components/toasts.tsx'
+import { intervals, intervalText, isOfOperator, scheduleText } from './schedule-words.ts'
 
 type Props = { organization: CurrentOrganization; databaseId: string }
-
-const intervals: Record<string, string> = {
-  default: 'As the operator has set it',
-  1: 'Every hour',
-  6: 'Every 6 hours',
-  12: 'Every 12 hours',
-  24: 'Every day',
-  168: 'Every week',
-}
-
-const intervalText = (hours: number): string => intervals[hours] ?? `Every ${hours} hours`
-
-function scheduleText({ every_hours, keep }: Schedule): string {
-  if (every_hours === null && keep === null) return 'Backups follow the setting of the operator.'
-  const interval = every_hours === null ? 'As often as the operator has set' : intervalText(every_hours)
-  return keep === null ? `${interval}.` : `${interval}; the newest ${keep} are kept.`
-}
 
 /** When backups are made without being asked for. */
 export function BackupSchedule({ organization, databaseId }: Props) {
@@ -38,14 +23,14 @@ export function BackupSchedule({ organization, databaseId }: Props) {
     queryFn: ({ signal }) => client.backups.schedule(databaseId, { organization: organization.id, signal }),
   })
   const save = async (next: Schedule) => {
-    const saved = await client.backups.setSchedule(databaseId, next, { organization: organization.id })
-    queryClient.setQueryData<Schedule>(queryKey, saved)
+    await client.backups.setSchedule(databaseId, next, { organization: organization.id })
+    await queryClient.invalidateQueries({ queryKey })
     showToast({ title: 'The schedule was changed' })
   }
   return (
-    <div className="card-line row">
+    <div className="card-line row row-wrap">
       <span className="muted">Schedule</span>
-      <span className="grow">{schedule ? scheduleText(schedule) : '…'}</span>
+      <span className="grow">{schedule ? <InWords schedule={schedule} /> : '…'}</span>
       {schedule && organization.can('backups:create') && (
         <Button small onClick={() => setOpen(true)}>
           Change schedule
@@ -53,6 +38,21 @@ export function BackupSchedule({ organization, databaseId }: Props) {
       )}
       {schedule && isOpen && <ScheduleDialog schedule={schedule} onSave={save} onClose={() => setOpen(false)} />}
     </div>
+  )
+}
+
+function InWords({ schedule }: { schedule: BackupScheduleInForce }) {
+  const next = schedule.in_force.next_at
+  return (
+    <>
+      {scheduleText(schedule)}{' '}
+      {next !== null && (
+        <>
+          The next one is due <RelativeTime at={next} />.{' '}
+        </>
+      )}
+      {isOfOperator(schedule) && <span className="muted">The operator has set this for all databases.</span>}
+    </>
   )
 }
 

@@ -1,26 +1,25 @@
 import '../../styles/webhooks.css'
 import type { Database } from '@keyhook/client'
 import { useQuery } from '@tanstack/react-query'
-import { getRouteApi, Link, useNavigate } from '@tanstack/react-router'
-import { Trash2 } from 'lucide-react'
-import { useState } from 'react'
-import { client } from '../../api/client.ts'
-import { databaseQuery, refreshDatabases } from '../../api/database-queries.ts'
+import { getRouteApi, Link } from '@tanstack/react-router'
+import { lazy, Suspense } from 'react'
+import { databaseQuery } from '../../api/database-queries.ts'
 import { useMember } from '../../api/organization.ts'
-import { Button } from '../../components/button.tsx'
-import { Confirm } from '../../components/confirm.tsx'
 import { IdChip } from '../../components/copy.tsx'
 import { Notice } from '../../components/notice.tsx'
 import { PageHeader } from '../../components/page.tsx'
 import { Stat } from '../../components/stat.tsx'
+import { LoadingChart } from '../../components/states.tsx'
 import { RelativeTime } from '../../components/time.tsx'
-import { showToast } from '../../components/toasts.tsx'
 import { PageFailure, PageLoading } from '../../layout/fallbacks.tsx'
 import { Backups } from './backups.tsx'
 import { withPassword } from './connection-snippets.ts'
 import { DatabaseConnections, DatabaseSize } from './database-stats.tsx'
 import { DatabaseStatus } from './database-status.tsx'
+import { DeleteDatabase } from './delete-database.tsx'
 import { HowToConnect } from './how-to-connect.tsx'
+
+const UsageCharts = lazy(() => import('./usage-charts.tsx'))
 
 const route = getRouteApi('/$orgId/databases/$databaseId')
 
@@ -36,14 +35,6 @@ export function DatabasePage() {
 function LoadedDatabase({ database }: { database: Database }) {
   const organization = useMember()
   const orgId = organization.id
-  const navigate = useNavigate()
-  const [isDeleting, setDeleting] = useState(false)
-  const remove = async () => {
-    await client.databases.delete(database.id, { organization: orgId })
-    await navigate({ to: '/$orgId/databases', params: { orgId } })
-    await refreshDatabases(orgId)
-    showToast({ title: `“${database.name}” is being deleted` })
-  }
   return (
     <>
       <PageHeader
@@ -52,15 +43,6 @@ function LoadedDatabase({ database }: { database: Database }) {
           <Link to="/$orgId/databases" params={{ orgId }}>
             Databases
           </Link>
-        }
-        actions={
-          organization.can('databases:delete') &&
-          database.status !== 'deleting' && (
-            <Button onClick={() => setDeleting(true)}>
-              <Trash2 size={15} aria-hidden="true" />
-              Delete
-            </Button>
-          )
         }
       />
       <div className="stack">
@@ -91,7 +73,7 @@ function LoadedDatabase({ database }: { database: Database }) {
         {database.connection_string !== null && (
           <section className="card" aria-label="Connect">
             <div className="card-header">
-              <h2>Connect</h2>
+              <h2>How to connect</h2>
               <span className="small muted">Put the password that was shown at creation in place of PASSWORD.</span>
             </div>
             <div className="card-body">
@@ -99,18 +81,23 @@ function LoadedDatabase({ database }: { database: Database }) {
             </div>
           </section>
         )}
+        {database.status !== 'provisioning' && (
+          <section className="card" aria-label="Last 7 days">
+            <div className="card-header">
+              <h2>Last 7 days</h2>
+            </div>
+            <div className="card-body">
+              <Suspense fallback={<LoadingChart />}>
+                <UsageCharts organization={orgId} databaseId={database.id} />
+              </Suspense>
+            </div>
+          </section>
+        )}
         {organization.can('backups:read') && <Backups organization={organization} database={database} />}
+        {organization.can('databases:delete') && database.status !== 'deleting' && (
+          <DeleteDatabase organization={orgId} database={database} />
+        )}
       </div>
-      {isDeleting && (
-        <Confirm
-          title={`Delete “${database.name}”?`}
-          description="The data of the database is removed at once, and connections are closed. The backups stay and can be restored into a new database."
-          action="Delete database"
-          typed={database.name}
-          onConfirm={remove}
-          onClose={() => setDeleting(false)}
-        />
-      )}
     </>
   )
 }

@@ -11,17 +11,22 @@ import { RotateKey } from './rotate-key.tsx'
 
 export type OpenKeyDialog = { dialog: 'edit' | 'rotate' | 'revoke'; apiKey: ApiKeyDetails }
 
-type ActionsProps = { apiKey: ApiKeyDetails; open: (dialog: OpenKeyDialog) => void }
+type ActionsProps = {
+  apiKey: ApiKeyDetails
+  open: (dialog: OpenKeyDialog) => void
+  /** Whether it acts as a service member, for which owners rotate it. */
+  isOfService?: boolean
+}
 
-export function KeyActions({ apiKey, open }: ActionsProps) {
+export function KeyActions({ apiKey, open, isOfService = false }: ActionsProps) {
   const organization = useMember()
   const { user } = useSession()
   if (apiKey.status !== 'active') return null
   const isOwn = apiKey.created_by === user?.id
   const may = (permission: string) =>
     organization.reach(permission) === 'all' || (isOwn && organization.can(permission))
-  // A new key acts as its creator, so nobody rotates the key of somebody else.
-  const mayRotate = isOwn && organization.can('keys:create')
+  // A new key acts as the user of the old one, so nobody rotates the key of another person.
+  const mayRotate = isOfService ? organization.can('service-members:manage') : isOwn && organization.can('keys:create')
   return (
     <div className="key-actions">
       {may('keys:revoke') && (

@@ -9,7 +9,7 @@ import { Button } from '../../components/button.tsx'
 import { IdChip } from '../../components/copy.tsx'
 import { type Column, DataTable } from '../../components/data-table.tsx'
 import { PageHeader } from '../../components/page.tsx'
-import { PersonName } from '../../components/person.tsx'
+import { PersonName, useMembers } from '../../components/person.tsx'
 import { EmptyState } from '../../components/states.tsx'
 import { RelativeTime } from '../../components/time.tsx'
 import { CreateKey } from './create-key.tsx'
@@ -29,6 +29,7 @@ export function KeysPage() {
     (options) => client.keys.details({ ...options, status, organization: organization.id }),
     { refetchInterval: 30_000 },
   )
+  const serviceMembers = new Set(useMembers()?.flatMap((one) => (one.service ? [one.user_id] : [])))
   const names = new Map(keys.rows?.map((key) => [key.id, key.name]))
   const setCreating = (isOpen: boolean) => navigate({ search: true, hash: isOpen ? 'create' : '', replace: !isOpen })
   const create = organization.can('keys:create') && (
@@ -67,7 +68,7 @@ export function KeysPage() {
       label: 'Actions',
       quiet: true,
       className: 'cell-end cell-actions',
-      cell: (key) => <KeyActions apiKey={key} open={setOpen} />,
+      cell: (key) => <KeyActions apiKey={key} isOfService={serviceMembers.has(key.created_by)} open={setOpen} />,
     },
   ]
 
@@ -78,7 +79,7 @@ export function KeysPage() {
         description={
           organization.reach('keys:read') === 'own'
             ? 'Keys that you created. A key acts as you, with your current role.'
-            : 'A key acts as the user who created it, with that user’s current role.'
+            : 'A key acts as the person who created it, or as a service member, with the role that they have now.'
         }
         actions={create}
       />

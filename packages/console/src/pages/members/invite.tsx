@@ -7,7 +7,8 @@ import { TextField } from '../../components/field.tsx'
 import { FormDialog } from '../../components/form-dialog.tsx'
 import { Secret } from '../../components/secret.tsx'
 import { ShownOnce } from '../../components/shown-once.tsx'
-import { roleNames, roleTexts } from './roles.ts'
+import { RoleField } from './role-field.tsx'
+import { roleNames } from './roles.ts'
 
 type Props = { organization: string; roles: readonly MemberRole[]; onClose: () => void }
 
@@ -37,18 +38,7 @@ export function Invite({ organization, roles, onClose }: Props) {
           setValueAs: (email: string) => email.trim(),
         })}
       />
-      <fieldset className="field">
-        <legend>Role</legend>
-        <div>
-          {roles.map((role) => (
-            <label key={role} className="choice">
-              <input type="radio" value={role} {...form.register('role')} />
-              <span>{roleNames[role]}</span>
-              <span>{roleTexts[role]}</span>
-            </label>
-          ))}
-        </div>
-      </fieldset>
+      <RoleField roles={roles} registration={form.register('role')} />
     </FormDialog>
   )
 }

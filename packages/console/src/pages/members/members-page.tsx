@@ -9,14 +9,15 @@ import { Badge } from '../../components/badge.tsx'
 import { Button } from '../../components/button.tsx'
 import { type Column, DataTable } from '../../components/data-table.tsx'
 import { PageHeader } from '../../components/page.tsx'
-import { Select } from '../../components/select.tsx'
 import { EmptyState } from '../../components/states.tsx'
 import { RelativeTime } from '../../components/time.tsx'
 import { showToast, toastError } from '../../components/toasts.tsx'
 import { UserBadge } from '../../components/user-badge.tsx'
 import { Invite } from './invite.tsx'
 import { RemoveMember } from './remove-member.tsx'
+import { RoleSelect } from './role-select.tsx'
 import { roleNames, rolesOffered } from './roles.ts'
+import { ServiceMembers } from './service-members.tsx'
 
 export function MembersPage() {
   const organization = useMember()
@@ -50,25 +51,21 @@ export function MembersPage() {
       cell: (member) => (
         <div>
           <span className="cell-title break">{member.name ?? member.email}</span>{' '}
-          {member.user_id === user?.id && <Badge>You</Badge>} <UserBadge of={member} />
+          {member.user_id === user?.id && <Badge>You</Badge>}{' '}
+          {member.verified && <Badge tone="success">Verified</Badge>} <UserBadge of={member} />
           {member.name !== null && <div className="small muted break">{member.email}</div>}
         </div>
       ),
     },
     {
       label: 'Role',
-      cell: (member) =>
-        mayChange(member) ? (
-          <Select
-            small
-            label={`Role of ${member.email}`}
-            options={Object.fromEntries(offered.map((role) => [role, roleNames[role]]))}
-            value={member.role}
-            onChange={(role) => change(member, role as MemberRole)}
-          />
-        ) : (
-          roleNames[member.role]
-        ),
+      cell: (member) => (
+        <RoleSelect
+          member={member}
+          offered={mayChange(member) ? offered : []}
+          onChange={(role) => change(member, role)}
+        />
+      ),
     },
     { label: 'Joined', cell: (member) => <RelativeTime at={member.created_at} /> },
     {
@@ -87,7 +84,7 @@ export function MembersPage() {
     <>
       <PageHeader
         title="Members"
-        description="People of this organization. A role decides what they, and the keys that they create, may do."
+        description="People and service members of this organization. A role decides what they, and the keys that act as them, may do."
         actions={
           mayManage && (
             <Button look="primary" onClick={() => setInviting(true)}>
@@ -101,6 +98,7 @@ export function MembersPage() {
         <section className="card" aria-label="Members">
           <DataTable
             {...members}
+            rows={members.rows?.filter(({ service }) => !service)}
             label="Members"
             columns={columns}
             rowKey={(member) => member.user_id}
@@ -111,6 +109,7 @@ export function MembersPage() {
             }
           />
         </section>
+        <ServiceMembers organization={organization} changeRole={change} />
         {mayManage && <Invitations organization={orgId} />}
       </div>
       {hash === 'invite' && mayManage && (

@@ -1,5 +1,5 @@
 import type { Organization } from '@keyhook/client'
-import { useNavigate } from '@tanstack/react-router'
+import { Link, useNavigate } from '@tanstack/react-router'
 import { Building2 } from 'lucide-react'
 import { useState } from 'react'
 import { queryClient } from '../../api/client.ts'
@@ -18,7 +18,14 @@ import { RelativeTime } from '../../components/time.tsx'
 const queryKey = ['operator', 'organizations']
 
 const columns = (open: (organization: Organization) => void): Column<Organization>[] => [
-  { label: 'Name', cell: (organization) => <span className="cell-title break">{organization.name}</span> },
+  {
+    label: 'Name',
+    cell: (organization) => (
+      <Link to="/$orgId" params={{ orgId: organization.id }} className="cell-title break">
+        {organization.name}
+      </Link>
+    ),
+  },
   { label: 'Id', cell: (organization) => <IdChip id={organization.id} /> },
   { label: 'Created', cell: (organization) => <RelativeTime at={organization.created_at} /> },
   {

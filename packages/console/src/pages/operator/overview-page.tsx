@@ -1,6 +1,7 @@
 import '../../styles/webhooks.css'
 import type { BusyLane, Overview } from '@keyhook/client/operator'
 import { useQuery } from '@tanstack/react-query'
+import { Link } from '@tanstack/react-router'
 import { Activity, Server } from 'lucide-react'
 import { operatorClient } from '../../api/operator.ts'
 import { Badge } from '../../components/badge.tsx'
@@ -13,28 +14,57 @@ import { Countdown, RelativeTime } from '../../components/time.tsx'
 import { countText } from '../../words/numbers.ts'
 
 const nodeColumns: Column<Overview['nodes'][number]>[] = [
-  { label: 'Node', cell: (node) => <IdChip id={node.id} /> },
+  {
+    label: 'Machine',
+    cell: (node) => (
+      <div>
+        <span className="cell-title break">{node.host ?? 'Without an address'}</span>
+        <div className="small muted">
+          Node <IdChip id={node.id} />
+        </div>
+      </div>
+    ),
+  },
   {
     label: 'State',
-    cell: (node) => (node.is_silent ? <Badge tone="danger">Silent</Badge> : <Badge tone="success">Running</Badge>),
+    cell: (node) =>
+      node.is_silent ? <Badge tone="danger">Does not answer</Badge> : <Badge tone="success">Running</Badge>,
   },
-  { label: 'Databases', className: 'number', cell: (node) => `${node.databases} of ${node.databases_max}` },
+  {
+    label: 'Databases',
+    className: 'number',
+    cell: (node) =>
+      node.databases_max === 0
+        ? `${countText(node.databases)}, takes no new ones`
+        : `${countText(node.databases)} of ${countText(node.databases_max)}`,
+  },
   { label: 'Last seen', cell: (node) => <RelativeTime at={node.seen_at} /> },
 ]
 
 const laneColumns: Column<BusyLane>[] = [
   {
-    label: 'Endpoint',
+    label: 'Webhook',
     className: 'cell-url',
     cell: (lane) => (
       <div>
-        <span className="cell-title break">{lane.url}</span>
-        <div className="small muted">{lane.organization_name}</div>
+        <Link
+          to="/$orgId/webhooks/$webhookId"
+          params={{ orgId: lane.organization_id, webhookId: lane.webhook_id }}
+          className="cell-title break"
+        >
+          {lane.url}
+        </Link>
+        <div className="small muted">
+          of{' '}
+          <Link to="/$orgId" params={{ orgId: lane.organization_id }}>
+            {lane.organization_name}
+          </Link>
+        </div>
       </div>
     ),
   },
   { label: 'Waiting since', cell: (lane) => <Since at={lane.oldest_waiting_at} /> },
-  { label: 'Next check', cell: (lane) => (lane.due_at === null ? '–' : <Countdown to={lane.due_at} />) },
+  { label: 'Next try', cell: (lane) => (lane.due_at === null ? '–' : <Countdown to={lane.due_at} />) },
   { label: 'State', cell: (lane) => <LaneState lane={lane} /> },
 ]
 
@@ -49,21 +79,28 @@ export function OverviewPage() {
   const rest = { error: overview.error, retry: overview.refetch }
   return (
     <>
-      <PageHeader title="Overview" description="Queues, nodes, and the webhooks whose deliveries wait longest." />
+      <PageHeader
+        title="Overview"
+        description="What is being sent, what waits, and the machines that databases run on."
+      />
       <div className="stack">
         <section className="card" aria-label="Numbers">
           <dl className="stat-grid">
-            <Stat label="Waiting deliveries">{data ? countText(data.deliveries.waiting) : '–'}</Stat>
-            <Stat label="Waiting for a retry">{data ? countText(data.deliveries.retries) : '–'}</Stat>
-            <Stat label="In flight">{data ? countText(data.deliveries.in_flight) : '–'}</Stat>
-            <Stat label="Oldest waiting">
+            <Stat label="Waiting for the first attempt">{data ? countText(data.deliveries.waiting) : '–'}</Stat>
+            <Stat label="Waiting for another attempt">{data ? countText(data.deliveries.retries) : '–'}</Stat>
+            <Stat label="Being sent now">{data ? countText(data.deliveries.in_flight) : '–'}</Stat>
+            <Stat label="Longest waiting since">
               <Since at={data?.deliveries.oldest_waiting_at ?? null} />
             </Stat>
-            <Stat label="Organizations">{data ? countText(data.organizations) : '–'}</Stat>
-            <Stat label="Users">{data ? countText(data.users) : '–'}</Stat>
+            <Stat label="Organizations">
+              <Link to="/operator/organizations">{data ? countText(data.organizations) : '–'}</Link>
+            </Stat>
+            <Stat label="Users">
+              <Link to="/operator/users">{data ? countText(data.users) : '–'}</Link>
+            </Stat>
           </dl>
         </section>
-        <section className="card" aria-label="Lanes">
+        <section className="card" aria-label="Webhooks that wait">
           <div className="card-header">
             <h2>
               Webhooks with unfinished deliveries{data && data.busy_lanes > 0 ? `: ${countText(data.busy_lanes)}` : ''}
@@ -82,19 +119,19 @@ export function OverviewPage() {
             }
           />
         </section>
-        <section className="card" aria-label="Nodes">
+        <section className="card" aria-label="Machines">
           <div className="card-header">
-            <h2>Nodes</h2>
+            <h2>Machines</h2>
           </div>
           <DataTable
             {...rest}
             rows={data?.nodes}
-            label="Nodes"
+            label="Machines"
             columns={nodeColumns}
             rowKey={(node) => node.id}
             empty={
-              <EmptyState icon={Server} title="No nodes yet">
-                A process with the role “jobs” or “all” becomes a node when it starts.
+              <EmptyState icon={Server} title="No machines for databases yet">
+                A server that starts with the role “jobs” or “all” runs databases, and appears here.
               </EmptyState>
             }
           />
@@ -109,5 +146,5 @@ const Since = ({ at }: { at: string | null }) =>
 
 function LaneState({ lane }: { lane: BusyLane }) {
   if (lane.paused_until !== null) return <Badge tone="warning">Paused</Badge>
-  return lane.leased_by === null ? <Badge>Waiting</Badge> : <Badge tone="info">In progress</Badge>
+  return lane.leased_by === null ? <Badge>Waiting</Badge> : <Badge tone="info">Being sent</Badge>
 }

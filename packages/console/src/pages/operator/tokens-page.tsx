@@ -40,7 +40,10 @@ export function TokensPage() {
   ]
   return (
     <>
-      <PageHeader title="Operator tokens" description="Tokens that can call every operator route of the API." />
+      <PageHeader
+        title="Operator tokens"
+        description="For your own programs, such as a gateway. Whoever has such a token may do everything that the operator may."
+      />
       <section className="card" aria-label="Operator tokens">
         <DataTable
           {...tokens}

@@ -27,7 +27,17 @@ const columns = (onVerify: (user: User) => void): Column<User>[] => [
     ),
   },
   { label: 'Id', cell: (user) => <IdChip id={user.id} /> },
-  { label: 'Subject', cell: (user) => <span className="mono break">{user.subject ?? '–'}</span> },
+  {
+    label: 'Single sign-on',
+    cell: (user) =>
+      user.subject === null ? (
+        <span className="muted">Not used</span>
+      ) : (
+        <span className="mono break" title="The subject at the OpenID issuer">
+          {user.subject}
+        </span>
+      ),
+  },
   { label: 'Created', cell: (user) => <RelativeTime at={user.created_at} /> },
   {
     label: 'Actions',
