@@ -10,6 +10,7 @@ import { PageHeader } from '../../components/page.tsx'
 import { setTheme, type Theme, useTheme } from '../../theme.ts'
 import { roleNames } from '../members/roles.ts'
 import { KeyLifetime } from './key-lifetime.tsx'
+import { Quotas } from './quotas.tsx'
 import { RenameOrganization } from './rename.tsx'
 
 const themes: Record<Theme, string> = { system: 'System', light: 'Light', dark: 'Dark' }
@@ -56,6 +57,7 @@ export function SettingsPage() {
             </dd>
           </dl>
         </section>
+        <Quotas organization={organization} />
         <section className="card" aria-label="You">
           <div className="card-header">
             <h2>You</h2>
