@@ -7,6 +7,7 @@ export type ProblemCode =
   | 'auth.login_required'
   | 'auth.key_restricted'
   | 'auth.address_refused'
+  | 'auth.signature_invalid'
   | 'console.session_required'
   | 'console.origin_refused'
   | 'console.link_invalid'

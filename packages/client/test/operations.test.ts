@@ -11,6 +11,7 @@ const calls: Record<keyof Offered, (client: Client, operator: OperatorClient) =>
   'GET /api/v1/organizations': ({ organizations }) => organizations.list().page(),
   'PATCH /platform/v1/organizations/{org_id}': ({ organizations }) =>
     organizations.update('{org_id}', { name: 'Globex' }),
+  'GET /platform/v1/organizations/{org_id}/quotas': ({ organizations }) => organizations.quotas(),
   'POST /api/v1/organizations/{org_id}/api-keys': ({ keys }) => keys.create({ name: 'ci' }),
   'GET /api/v1/organizations/{org_id}/api-keys': ({ keys }) => keys.list().page(),
   'DELETE /api/v1/organizations/{org_id}/api-keys/{api_key_id}': ({ keys }) => keys.revoke('{api_key_id}'),
@@ -104,6 +105,9 @@ const calls: Record<keyof Offered, (client: Client, operator: OperatorClient) =>
   'GET /operator/v1/organizations': (_, { organizations }) => organizations.list().page(),
   'GET /operator/v1/organizations/{org_id}': (_, { organizations }) => organizations.get('{org_id}'),
   'GET /operator/v1/overview': (_, operator) => operator.overview(),
+  'GET /operator/v1/organizations/{org_id}/quotas': (_, { organizations }) => organizations.quotas('{org_id}'),
+  'PATCH /operator/v1/organizations/{org_id}/quotas': (_, { organizations }) =>
+    organizations.setQuotas('{org_id}', { keys: 5 }),
   'POST /operator/v1/organizations/{org_id}/open': (_, { organizations }) => organizations.open('{org_id}'),
   'POST /operator/v1/users': (_, { users }) => users.create({ email: 'a@example.com' }),
   'GET /operator/v1/users': (_, { users }) => users.list().page(),

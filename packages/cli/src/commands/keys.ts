@@ -8,11 +8,20 @@ import { customerCommand } from '../session.ts'
 import { statusText, styled } from '../style.ts'
 import { type Column, recordLines, shortTime, timeText } from '../table.ts'
 
+const unusedDaysMin = 90
+
+function statusOf(key: ApiKeyDetails): string {
+  if (key.leaked_at !== null) return 'leaked'
+  if (key.expired) return 'expired'
+  const days = (Date.now() - Date.parse(key.last_used_at ?? key.created_at)) / 86_400_000
+  return key.status === 'active' && days >= unusedDaysMin ? `unused for ${Math.floor(days)}d` : key.status
+}
+
 const columns: Column<ApiKeyDetails>[] = [
   { title: 'ID', of: ({ id }) => id },
   { title: 'NAME', of: ({ name }) => name, mayShrink: true },
   { title: 'PREFIX', of: ({ key_prefix }) => key_prefix },
-  { title: 'STATUS', of: ({ status, expired }) => (expired ? 'expired' : status), style: statusText },
+  { title: 'STATUS', of: statusOf, style: statusText },
   { title: 'LAST USED (UTC)', of: ({ last_used_at }) => shortTime(last_used_at), mayShrink: true },
 ]
 
@@ -150,7 +159,11 @@ const details = (key: ApiKeyDetails): string =>
     Id: key.id,
     Name: key.name,
     Prefix: key.key_prefix,
-    Status: key.expired ? 'expired' : key.status,
+    Status: statusOf(key),
+    Leaked:
+      key.leaked_at === null
+        ? undefined
+        : `${timeText(key.leaked_at)}, found at ${key.leaked_url ?? 'a place that was not named'}`,
     Permissions: key.permissions?.join(', ') ?? 'all of its user',
     Databases: key.databases?.join(', ') ?? 'all',
     Networks: key.allowed_networks?.join(', ') ?? 'all',

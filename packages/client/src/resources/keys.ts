@@ -74,6 +74,10 @@ export type ApiKeyDetails = ApiKey &
     expired: boolean
     /** Requests that came from another network. */
     refused: { count: number; last_at: string | null; last_address: string | null }
+    /** When it was reported as leaked, which revoked it; null: it was not. */
+    leaked_at: string | null
+    /** Where it was found, as the reporter wrote it: any text. */
+    leaked_url: string | null
   }
 
 /** What is absent stays as it is. */

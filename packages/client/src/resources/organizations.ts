@@ -1,10 +1,30 @@
-import type { Api } from '../api.ts'
+import type { Api, OrganizationOptions } from '../api.ts'
 import type { List, PageOptions } from '../list.ts'
 import type { CallOptions } from '../transport.ts'
 
 export type Organization = { id: string; name: string; created_at: string }
 
 export type OrganizationSettings = { name: string }
+
+/** `used`: null where it is not counted; `limit`: null for none. `is_own`: the limit was set for this organization, and not for all. */
+export type Quota = { used: number | null; limit: number | null; is_own: boolean }
+
+export type QuotaName =
+  | 'keys'
+  | 'webhooks'
+  | 'databases'
+  /** People, service members and open invitations together. */
+  | 'members'
+  /** By the storage limits of all databases together. */
+  | 'database_bytes'
+  /** Of all backups and write-ahead logs. */
+  | 'archive_bytes'
+  /** Of each API key in a minute. */
+  | 'key_requests'
+  /** Of all API keys together in a minute. */
+  | 'requests'
+
+export type QuotaUse = Record<QuotaName, Quota>
 
 export const organizations = (api: Api) => ({
   /** The organizations that the token can reach: with an API key, the one it was created in. */
@@ -13,4 +33,8 @@ export const organizations = (api: Api) => ({
   /** Renames it. Only owners may. */
   update: async (id: string, settings: OrganizationSettings, options: CallOptions = {}): Promise<Organization> =>
     api.change('PATCH', api.platform({ organization: id }), settings, options),
+
+  /** What the organization uses, and may use. */
+  quotas: async (options: OrganizationOptions = {}): Promise<QuotaUse> =>
+    api.get(api.platform(options, 'quotas'), options),
 })

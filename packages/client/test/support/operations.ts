@@ -38,6 +38,7 @@ type Operator = OperatorClient
 export type Offered = {
   'GET /api/v1/organizations': Call<Api['organizations']['list']>
   'PATCH /platform/v1/organizations/{org_id}': Call<Api['organizations']['update'], 1>
+  'GET /platform/v1/organizations/{org_id}/quotas': Call<Api['organizations']['quotas']>
   'POST /api/v1/organizations/{org_id}/api-keys': Call<Api['keys']['create'], 0>
   'GET /api/v1/organizations/{org_id}/api-keys': Call<Api['keys']['list']>
   'DELETE /api/v1/organizations/{org_id}/api-keys/{api_key_id}': Call<Api['keys']['revoke']>
@@ -124,6 +125,8 @@ export type Offered = {
   'GET /operator/v1/organizations': Call<Operator['organizations']['list']>
   'GET /operator/v1/organizations/{org_id}': Call<Operator['organizations']['get']>
   'GET /operator/v1/overview': Call<Operator['overview']>
+  'GET /operator/v1/organizations/{org_id}/quotas': Call<Operator['organizations']['quotas']>
+  'PATCH /operator/v1/organizations/{org_id}/quotas': Call<Operator['organizations']['setQuotas'], 1>
   'POST /operator/v1/organizations/{org_id}/open': Call<Operator['organizations']['open']>
   'POST /operator/v1/users': Call<Operator['users']['create'], 0>
   'GET /operator/v1/users': Call<Operator['users']['list']>

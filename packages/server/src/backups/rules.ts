@@ -1,4 +1,5 @@
 import { type Actor, type AuditEntry, recordAudit } from '../access/audit.ts'
+import { findQuotas, limitOf } from '../access/quotas.ts'
 import { type CreationDeps, type CreationRequest, insertWithinLimit } from '../databases/rules.ts'
 import { type DatabaseRow, findDatabase, lockDatabase } from '../databases/sql.ts'
 import { archivedBytes, findBaseBackup, findWalArchive, holdWalArchive } from '../databases/wal-sql.ts'
@@ -199,7 +200,7 @@ async function beginRestore(
 ): Promise<BegunRestore> {
   const { node } = backup
   const wanted = { id: newId('db'), name, passwordVerifier, node, createdBy: userId, copyOf: backup.database_id }
-  const database = await insertWithinLimit(tx, orgId, wanted, deps.databasesPerOrgMax)
+  const database = await insertWithinLimit(tx, orgId, wanted, deps)
   const id = newId('rst')
   const source = { id, backupId: backup.id, bytesTotal: backup.bytes_total }
   const restore = await insertRestore(tx, orgId, { ...source, databaseId: database.id, to, createdBy: userId })
@@ -245,13 +246,14 @@ export async function failBackupsOf(
 export async function archiveProblem(
   db: Executor,
   orgId: OrgId,
-  bytesMax: number,
+  setting: number,
   moreBytes = 0,
 ): Promise<string | null> {
-  const bytes = await archivedBytes(db, orgId)
+  const [bytes, quotas] = [await archivedBytes(db, orgId), await findQuotas(db, orgId)]
+  const { max: bytesMax, isOwn } = limitOf(quotas.archive_bytes, setting)
   if (bytes + moreBytes <= bytesMax && bytes < bytesMax) return null
   const what = moreBytes === 0 ? 'take' : `with this one would take`
-  return `The backups and write-ahead logs of this organization ${what} ${inMegabytes(bytes + moreBytes)}, and may take ${inMegabytes(bytesMax)}. Delete backups, or ask the operator for more (KEYHOOK_ARCHIVES_PER_ORG_MAX).`
+  return `The backups and write-ahead logs of this organization ${what} ${inMegabytes(bytes + moreBytes)}, ${isOwn ? 'and the operator has limited this organization to' : 'and may take'} ${inMegabytes(bytesMax)}. Delete backups, or ask the operator for more${isOwn ? '' : ' (KEYHOOK_ARCHIVES_PER_ORG_MAX)'}.`
 }
 
 /** For a request. */

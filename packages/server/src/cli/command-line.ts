@@ -31,6 +31,7 @@ export const commandTable: readonly CommandEntry[] = [
   operators('org', 'Create and list organizations', directory),
   operators('user', 'Create, list, verify, unlink and remove users', directory),
   operators('member', 'Add and remove members of organizations', directory),
+  operators('quota', 'Show and set what an organization may use', () => import('./quota-commands.ts')),
   operators('token', 'Issue login tokens, and issue, list and revoke operator tokens', tokens),
   operators('event', 'Publish an event of your platform', () => import('./event-commands.ts')),
   operators('event-types', 'Declare and list the event types of your platform', eventTypes),

@@ -91,10 +91,10 @@ export function addStorageLimitCommand(program: KeyhookCommand): void {
       '--limit <size>',
       `Set this size, such as 50GB; "default" is the value of ${databaseStorageMax.variable}`,
     )
-    .run(async ({ db }, output, options: { database: string; limit: string }) => {
+    .run(async ({ db, config }, output, options: { database: string; limit: string }) => {
       const id = idOption('db', '--database', options.database)
       const limitBytes = options.limit === 'default' ? null : sizeOption(options.limit)
-      await changeStorageLimit(db, operator, { id, limitBytes })
+      await changeStorageLimit(db, operator, config, { id, limitBytes })
       const limit = limitBytes === null ? `the limit of its node (${databaseStorageMax.variable})` : options.limit
       output.result({ database: id, limit_bytes: limitBytes }, `${id} may now use ${limit}.`)
     })

@@ -18,6 +18,7 @@ import { createHttpServer } from '../http/server.ts'
 import type { JobQueue } from '../jobs/queue.ts'
 import { readJobMetrics } from '../jobs/worker.ts'
 import { createKeyExpiry } from '../keys/expiry.ts'
+import { addLeakReports } from '../keys/leak-report-routes.ts'
 import { createRequestLimits } from '../keys/request-limits.ts'
 import { createKeyUses } from '../keys/uses.ts'
 import { isTracing } from '../lib/tracing.ts'
@@ -32,6 +33,7 @@ import {
   pinSubject,
 } from '../login/openid.ts'
 import { createOperatorTokenLookup } from '../operator/token-sql.ts'
+import { createHoldOrganization } from '../organizations/rules.ts'
 import { findOrganization } from '../organizations/sql.ts'
 import type { Config } from '../settings/config.ts'
 import { type Installation, silentMsMax } from '../startup/open.ts'
@@ -146,6 +148,11 @@ export function composeApi(
     draining: draining.signal,
   })
   const readEventTypes = async () => ({ custom: await listEventTypes(db), everyName: await listEveryTypeName(db) })
+  if (config.leakReportKeys !== null) {
+    // A queue of its own: reports must not wait for creations.
+    const holdOrganization = createHoldOrganization(createTransact(db, parts.hints.give))
+    addLeakReports(app, { db, holdOrganization, keys: config.leakReportKeys, log })
+  }
   addDatabaseCa(app, async () => {
     if (config.databasesTls === 'off') return null
     if (config.databasesCertificateFile === null) return (await findAuthority(db))?.certificate ?? null

@@ -20,6 +20,7 @@ import type { KeyUses } from '../keys/uses.ts'
 import { createLocalIssuer } from '../login/login-tokens.ts'
 import { introspectionRoutes } from '../operator/introspection.ts'
 import { operatorOverviewRoutes } from '../operator/overview.ts'
+import { quotaRoutes } from '../operator/quota-routes.ts'
 import { openOrganizationRoutes, operatorTokenRoutes, type SignOperatorToken } from '../operator/token-routes.ts'
 import { invitationRoutes, memberRoutes } from '../organizations/member-routes.ts'
 import {
@@ -48,7 +49,7 @@ export function composeRoutes(
   { queue, hints, intakeDb, authenticate, keyUses, feed }: Parts,
 ): Route[] {
   const { enqueue } = queue
-  const { databasesPerOrgMax } = config
+  const { databasesPerOrgMax, databaseStorageMax, archivesPerOrgMax } = config
   const hasTls = config.databasesTls !== 'off'
   const transact = createTransact(db, hints.give)
   const intake = createIntake({ db: intakeDb, hint: hints.give })
@@ -83,14 +84,15 @@ export function composeRoutes(
       transact,
       enqueue,
       databasesPerOrgMax,
+      databaseStorageMax,
       hasTls,
       recoveryProblem: async (orgId) =>
-        config.pointInTimeRestore === 'on' ? archiveProblem(db, orgId, config.archivesPerOrgMax) : null,
+        config.pointInTimeRestore === 'on' ? archiveProblem(db, orgId, archivesPerOrgMax) : null,
     }),
     ...databaseStatsRoutes({ db }),
-    ...backupRoutes({ db, queue, transact, archivesPerOrgMax: config.archivesPerOrgMax }),
+    ...backupRoutes({ db, queue, transact, archivesPerOrgMax }),
     ...backupScheduleRoutes({ db, installed: { everyHours: config.backupEveryHours, keep: config.backupsKept } }),
-    ...restoreRoutes({ db, holdOrganization, enqueue, databasesPerOrgMax, hasTls }),
+    ...restoreRoutes({ db, holdOrganization, enqueue, databasesPerOrgMax, databaseStorageMax, hasTls }),
     ...invoiceRoutes({ db }),
     // What operators do over HTTP besides events. The commands use the same functions.
     ...introspectionRoutes({
@@ -100,6 +102,7 @@ export function composeRoutes(
       keysRequireLogin: config.keysRequireLogin === 'on',
     }),
     ...operatorOverviewRoutes({ db }),
+    ...quotaRoutes({ db, config }),
     ...openOrganizationRoutes({
       db,
       issue: ({ orgId, actor: { tokenId, sessionId }, ttlSeconds }) =>

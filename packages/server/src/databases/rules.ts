@@ -1,10 +1,13 @@
 import { type Actor, recordAudit } from '../access/audit.ts'
+import { findQuotas, limitOf, limitReached, type Quotas } from '../access/quotas.ts'
 import type { Database, PublishingTransaction, Transaction } from '../db/database.ts'
 import { publish } from '../delivery/publish.ts'
 import type { JobQueue } from '../jobs/queue.ts'
 import { Fault, notFound } from '../lib/faults.ts'
 import { type DatabaseId, newId, type OrgId, type UserId } from '../lib/ids.ts'
+import { inMegabytes } from '../lib/units.ts'
 import { noSuch } from '../organizations/rules.ts'
+import { lockOrganization } from '../organizations/sql.ts'
 import { databaseWasDeleted, mintDatabasePassword, moveDatabase, scramVerifier } from './database.ts'
 import {
   type DatabaseRow,
@@ -16,9 +19,11 @@ import {
   markDatabaseRemoving,
   type NewDatabase,
 } from './sql.ts'
-import { endUsage, setStorageLimit } from './usage-sql.ts'
+import { endUsage, organizationOfDatabase, setStorageLimit, storageLimitsOf } from './usage-sql.ts'
 
-export type CreationDeps = Pick<JobQueue, 'enqueue'> & { databasesPerOrgMax: number }
+/** `databaseStorageMax`: of a database that has no storage limit of its own. */
+type Limits = { databasesPerOrgMax: number; databaseStorageMax: number }
+export type CreationDeps = Pick<JobQueue, 'enqueue'> & Limits
 
 /** Before the transaction: the verifier takes thousands of hashes. */
 export async function newDatabaseSecret(): Promise<{ password: string; passwordVerifier: string }> {
@@ -36,7 +41,7 @@ export async function createDatabase(
 ): Promise<DatabaseRow> {
   const { orgId, userId, actor, name, passwordVerifier } = request
   const wanted = { id: newId('db'), name, passwordVerifier, node: null, createdBy: userId }
-  const database = await insertWithinLimit(tx, orgId, wanted, deps.databasesPerOrgMax)
+  const database = await insertWithinLimit(tx, orgId, wanted, deps)
   await recordAudit(tx, { orgId, action: 'database.created', actor, targetId: database.id, details: { name } })
   await deps.enqueue(tx, { kind: 'database.place', orgId, databaseId: database.id })
   return database
@@ -47,12 +52,24 @@ export async function insertWithinLimit(
   tx: Transaction,
   orgId: OrgId,
   wanted: NewDatabase,
-  databasesMax: number,
+  { databasesPerOrgMax, databaseStorageMax }: Limits,
 ): Promise<DatabaseRow> {
-  const database = await insertDatabase(tx, orgId, wanted, databasesMax)
-  if (database !== null) return database
+  const quotas = await findQuotas(tx, orgId)
+  const limit = limitOf(quotas.databases, databasesPerOrgMax)
+  const database = await insertDatabase(tx, orgId, wanted, limit.max)
+  if (database === null) throw limitReached(limit, 'databases', 'Delete one first, failed ones count too.')
+  await checkStorage(tx, orgId, quotas, databaseStorageMax)
+  return database
+}
+
+/** What the databases of an organization may use together is shared out as their limits: no database takes from another. */
+async function checkStorage(tx: Transaction, orgId: OrgId, quotas: Quotas, databaseStorageMax: number): Promise<void> {
+  const { database_bytes: max } = quotas
+  if (max === null) return
+  const bytes = await storageLimitsOf(tx, orgId, databaseStorageMax)
+  if (bytes <= max) return
   throw new Fault('limit.reached', {
-    public: `This organization has ${databasesMax} databases, the most it may have. Delete one first, failed ones count too.`,
+    public: `The databases of this organization could then use ${inMegabytes(bytes)} together, by their storage limits. The operator has limited this organization to ${inMegabytes(max)}. Delete a database, or ask the operator for more.`,
   })
 }
 
@@ -99,13 +116,19 @@ const publishFailure = (tx: PublishingTransaction, orgId: OrgId, { id, name }: L
 export async function changeStorageLimit(
   db: Database,
   actor: Actor,
+  { databaseStorageMax }: Pick<Limits, 'databaseStorageMax'>,
   { id, limitBytes }: { id: DatabaseId; limitBytes: number | null },
 ): Promise<void> {
   await db.begin(async (tx) => {
-    const changed = await setStorageLimit(tx, id, limitBytes)
+    const orgId = await organizationOfDatabase(tx, id)
+    if (orgId === null) throw noSuch('database', id)
+    await lockOrganization(tx, orgId)
+    const changed = await setStorageLimit(tx, orgId, id, limitBytes)
     if (changed === null) throw noSuch('database', id)
-    const { orgId, before } = changed
+    const { before } = changed
     if (before === limitBytes) return
+    const isHigher = (limitBytes ?? databaseStorageMax) > (before ?? databaseStorageMax)
+    if (isHigher) await checkStorage(tx, orgId, await findQuotas(tx, orgId), databaseStorageMax)
     const action = 'database.storage_limit_changed'
     await recordAudit(tx, { orgId, action, actor, targetId: id, details: { from: before, to: limitBytes } })
   })

@@ -55,20 +55,38 @@ export const storageOfNode = async (
   return new Map(rows.map((row) => [row.id, { limitBytes: row.limit_bytes, state: row.state }]))
 }
 
+/** Null if there is no such database. */
+export const organizationOfDatabase = async (db: Executor, id: DatabaseId): Promise<OrgId | null> => {
+  const [row] = await db<
+    { org_id: OrgId }[]
+  >`select org_id from keyhook.databases where id = ${id} and status <> 'deleted'`
+  return row?.org_id ?? null
+}
+
 /** Returns the limit before; null if there is no such database. */
 export const setStorageLimit = async (
   db: Executor,
+  orgId: OrgId,
   id: DatabaseId,
   limitBytes: number | null,
-): Promise<{ orgId: OrgId; before: number | null } | null> => {
-  const [row] = await db<{ org_id: OrgId; before: number | null }[]>`
+): Promise<{ before: number | null } | null> => {
+  const [row] = await db<{ before: number | null }[]>`
     with found as (
-      select org_id, id, storage_limit_bytes from keyhook.databases where id = ${id} and status <> 'deleted' for update
+      select org_id, id, storage_limit_bytes from keyhook.databases
+      where org_id = ${orgId} and id = ${id} and status <> 'deleted' for update
     )
     update keyhook.databases d set storage_limit_bytes = ${limitBytes}
     from found where d.org_id = found.org_id and d.id = found.id
-    returning d.org_id, found.storage_limit_bytes::float8 as before`
-  return row === undefined ? null : { orgId: row.org_id, before: row.before }
+    returning found.storage_limit_bytes::float8 as before`
+  return row ?? null
+}
+
+/** What all databases of the organization may use together, in bytes. `unset`: the limit of those that have none of their own. */
+export const storageLimitsOf = async (db: Executor, orgId: OrgId, unset: number): Promise<number> => {
+  const { bytes } = await db<{ bytes: number }[]>`
+    select coalesce(sum(coalesce(storage_limit_bytes, ${unset})), 0)::float8 as bytes
+    from keyhook.databases where org_id = ${orgId} and status <> 'deleted'`.one()
+  return bytes
 }
 
 export type ActivityRow = {

@@ -46,10 +46,22 @@ const declarations = {
     fields: {
       ...key,
       reason: text(
-        'Why: `revoked` (by a request), `creator_revoked` (with the key that created it), `member_removed`, `rotated` or `expired`. Others may be added.',
+        'Why: `revoked` (by a request), `creator_revoked` (with the key that created it), `member_removed`, `rotated`, `expired` or `leaked`. Others may be added.',
       ),
     },
     sample: { ...sampleKey, reason: 'revoked' },
+  }),
+  'key.leaked': declare<KeyData & { found_at: string | null; also_revoked: number }>({
+    firesWhen: 'An API key is reported as leaked, once. It is revoked with every key that was created with it.',
+    fields: {
+      ...key,
+      found_at: textOrNull('Where it was found, as the reporter wrote it; null if that is not known.'),
+      also_revoked: {
+        type: 'integer',
+        description: 'How many other active keys were created with it, directly or not.',
+      },
+    },
+    sample: { ...sampleKey, found_at: 'https://github.com/octocat/Hello-World/blob/main/deploy.sh', also_revoked: 0 },
   }),
   'key.expiring': declare<KeyData & { expires_at: string; days_left: number }>({
     firesWhen: 'An API key expires in 14, 7 or 1 days. One whose end was set later than that fires what is left.',
@@ -62,7 +74,7 @@ const declarations = {
   }),
 }
 
-export type RevocationReason = 'revoked' | 'creator_revoked' | 'member_removed' | 'rotated' | 'expired'
+export type RevocationReason = 'revoked' | 'creator_revoked' | 'member_removed' | 'rotated' | 'expired' | 'leaked'
 
 export type OptionalType = keyof typeof declarations
 export type OptionalData<T extends OptionalType> = (typeof declarations)[T]['sample']

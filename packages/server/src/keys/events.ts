@@ -41,6 +41,18 @@ export const announceRevoked = (
     data: keys.map((key) => ({ ...dataOf(key), reason: reasonOf(key) })),
   })
 
+/** `foundAt`: the address of the place, if the reporter has named it. */
+export const announceLeaked = (
+  tx: PublishingTransaction,
+  orgId: OrgId,
+  { foundAt, alsoRevoked, ...key }: NamedKey & { foundAt: string | null; alsoRevoked: number },
+): Promise<void> =>
+  publishOptional(tx, {
+    orgId,
+    type: 'key.leaked',
+    data: { ...dataOf(key), found_at: foundAt, also_revoked: alsoRevoked },
+  })
+
 export const announceExpired = (tx: PublishingTransaction, orgId: OrgId, keys: readonly NamedKey[]): Promise<void> =>
   announceRevoked(tx, orgId, keys, () => 'expired')
 

@@ -260,4 +260,6 @@ const keyDetailsOf = (row: ApiKeyRow) => ({
     last_at: row.last_refused_at && isoTime(row.last_refused_at),
     last_address: row.last_refused_address,
   },
+  leaked_at: row.leaked_at && isoTime(row.leaked_at),
+  leaked_url: row.leaked_url,
 })

@@ -1,6 +1,6 @@
 import Type from 'typebox'
 import { keyPermissions, permissionPresets } from '../access/restrictions.ts'
-import { chosen } from '../http/basis.ts'
+import { chosen, mark } from '../http/basis.ts'
 import { pageQuery } from '../http/lists.ts'
 import { closed, component, id, label, nullable, timestamp } from '../http/schemas.ts'
 import { overlapSecondsMax } from './rotation.ts'
@@ -9,6 +9,7 @@ import { createdApiKey, listedKey } from './routes.ts'
 /** Of everything that restricts a key. */
 export const restrictionBasis = chosen(173)
 export const rotationBasis = chosen(174)
+const leakBasis = chosen(177)
 
 /** Not every text of this pattern is a network: no pattern says what an IPv6 address is. */
 const network = Type.String({
@@ -85,6 +86,19 @@ export const keyDetails = component('ApiKeyDetails', restrictionBasis, {
       last_address: nullable(Type.String({ description: 'Where it came from.', examples: ['198.51.100.7'] })),
     },
     { description: 'Requests that were refused because of their address, up to a few seconds behind.' },
+  ),
+  leaked_at: mark(
+    leakBasis,
+    nullable(timestamp('When the key was reported as leaked, which revoked it with its descendants.')),
+  ),
+  leaked_url: mark(
+    leakBasis,
+    nullable(
+      Type.String({
+        description: 'Where it was found, as the reporter wrote it: any text. Null if that is not known.',
+        examples: ['https://github.com/octocat/Hello-World/blob/main/deploy.sh'],
+      }),
+    ),
   ),
 })
 

@@ -48,7 +48,7 @@ export async function revokeKeysOf(
 export const notACallersKey = (orgId: OrgId, keyId: KeyId): Fault =>
   notFound(`${keyId} is not in ${orgId}, or not the caller's`)
 
-async function recordRevocations(
+export async function recordRevocations(
   tx: Transaction,
   orgId: OrgId,
   actor: Actor,

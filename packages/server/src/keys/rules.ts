@@ -1,6 +1,7 @@
 import type { Access } from '../access/access.ts'
 import { type Actor, recordAudit } from '../access/audit.ts'
 import { invalidToken, keyRestricted, loginRequired } from '../access/authenticate.ts'
+import { findQuotas, limitOf, limitReached } from '../access/quotas.ts'
 import { type KeyLimits, type Restrictions, widerParts } from '../access/restrictions.ts'
 import { reachOf } from '../access/roles.ts'
 import {
@@ -88,7 +89,7 @@ const keyOf = (actor: Actor): KeyId | null => (actor.kind === 'key' ? actor.keyI
 
 export type StoringDeps = Omit<CreationDeps, 'holdOrganization'>
 
-/** Only the hash of a key is stored. */
+/** Only the hash of a key is stored. Call it with the organization locked. */
 export async function storeKey(
   tx: Transaction,
   deps: StoringDeps,
@@ -97,8 +98,9 @@ export async function storeKey(
   const { apiKey, keyPrefix, hash } = mintApiKey(deps.keyTag)
   const id = newId('key')
   const key = { id, name, keyPrefix, hash, createdBy: userId, createdByKey: keyOf(actor), ...limits }
-  const inserted = await insertApiKey(tx, orgId, key, deps.keysPerOrgMax)
-  if (inserted === null) throw tooManyKeys(deps.keysPerOrgMax)
+  const limit = limitOf((await findQuotas(tx, orgId)).keys, deps.keysPerOrgMax)
+  const inserted = await insertApiKey(tx, orgId, key, limit.max)
+  if (inserted === null) throw limitReached(limit, 'active API keys', 'Revoke one first.')
   // A member that was removed since the request was authenticated must leave no key behind.
   if (inserted.role === null) throw invalidToken(`${userId} was removed while they created a key`)
   return { id, keyPrefix, apiKey }
@@ -247,8 +249,3 @@ export function checkMayWiden(key: LockedKey, { userId, actor, isForService }: C
   const who = key.isOfService ? 'an owner of the organization' : 'the user whom the key acts as'
   throw keyRestricted(`This ${what}. Only ${who} can do that.`)
 }
-
-const tooManyKeys = (max: number): Fault =>
-  new Fault('limit.reached', {
-    public: `This organization has ${max} active API keys, the most it may have. Revoke one first.`,
-  })

@@ -30,6 +30,8 @@ export type ApiKeyRow = {
   refused_count: number
   last_refused_at: Date | null
   last_refused_address: string | null
+  leaked_at: Date | null
+  leaked_url: string | null
 }
 
 export type KeyStatus = 'active' | 'revoked' | 'all'
@@ -153,7 +155,8 @@ export const listApiKeys = (
   select id, name, key_prefix, created_by, created_by_key, role is null as creator_left, created_at, last_used_at,
     revoked_at is not null or coalesce(expires_at <= now(), false) as revoked,
     coalesce(expires_at <= now() and (revoked_at is null or revoked_at >= expires_at), false) as expired,
-    expires_at, restrictions, least(coalesce(refused_count, 0), 2147483647)::int as refused_count, last_refused_at, last_refused_address
+    expires_at, restrictions, least(coalesce(refused_count, 0), 2147483647)::int as refused_count, last_refused_at, last_refused_address,
+    leaked_at, leaked_url
   from keyhook.api_keys
   left join keyhook.api_key_uses using (org_id, id)
   where org_id = ${orgId}

@@ -46,6 +46,12 @@ export const faultCatalogue = {
     when: 'The API key is restricted to permissions or databases that do not cover the request, or the request would give a key more than the key of the request has.',
     advice: 'Use another key, or log in and change the restrictions of this one.',
   },
+  'auth.signature_invalid': {
+    status: 403,
+    title: 'The signature is not valid',
+    when: 'A leak report is not signed, or not by a key that the operator has configured. Every reason is answered alike.',
+    advice: 'The operator compares `KEYHOOK_LEAK_REPORT_KEYS_FILE` with the keys that GitHub publishes.',
+  },
   'auth.address_refused': {
     status: 403,
     title: 'The API key cannot be used from this address',
@@ -235,7 +241,7 @@ export const faultCatalogue = {
   'limit.reached': {
     status: 422,
     title: 'A limit of the organization is reached',
-    when: 'The organization has reached its limit of keys, webhooks, databases or backup storage.',
+    when: 'The organization has reached its limit of keys, webhooks, databases, members or storage. `detail` says whether the operator has set the limit for this organization.',
     advice: 'Remove a record, or ask the operator for a higher limit.',
   },
   'request.rate_limited': {

@@ -11,6 +11,7 @@ import { newId, type SessionId, type UserId } from '../lib/ids.ts'
 import type { MasterKeys } from '../lib/master-keys.ts'
 import { secretHash } from '../lib/secrets.ts'
 import { isoTime } from '../lib/time.ts'
+import { checkMemberQuota } from '../organizations/rules.ts'
 import {
   deleteInvitation,
   type FoundInvitation,
@@ -222,6 +223,7 @@ async function join(tx: Transaction, { org_id: orgId, id, role }: FoundInvitatio
   if (user === null) throw signInFirst()
   checkMayJoin(user, orgId)
   await setMembership(tx, orgId, userId, role)
+  await checkMemberQuota(tx, orgId, { isInvited: true })
   const details = { from: null, to: role, invitation: id }
   await recordAudit(tx, { orgId, action: 'member.added', actor, targetId: userId, details })
 }

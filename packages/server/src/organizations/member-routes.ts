@@ -10,7 +10,7 @@ import { Fault, notFound } from '../lib/faults.ts'
 import { isId, newId, type OrgId, type UserId } from '../lib/ids.ts'
 import { newSecret, secretHash } from '../lib/secrets.ts'
 import { isoTime } from '../lib/time.ts'
-import { endMembership, neverOwner } from './rules.ts'
+import { checkMemberQuota, endMembership, neverOwner } from './rules.ts'
 import {
   countInvitations,
   countOtherOwners,
@@ -241,6 +241,7 @@ export function invitationRoutes(deps: {
             const id = newId('ivt')
             const made = { id, email, role, created_by: userId, hash: secretHash(secret) }
             const record = invitationOf(await insertInvitation(tx, orgId, made))
+            await checkMemberQuota(tx, orgId)
             await recordAudit(tx, { orgId, action: 'member.invited', actor, targetId: id, details: { email, role } })
             const link = `${deps.publicUrl ?? ''}/console/invitation#${secret}`
             const location = `${invitationsPath.replace(':orgId', orgId)}/${id}`

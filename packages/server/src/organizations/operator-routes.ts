@@ -128,7 +128,7 @@ export function operatorMemberRoutes({ db, transact }: { db: Database; transact:
       description:
         'Adds the user to the organization, or changes the role (`member.role_changed` in the audit log). It takes effect on every request that starts after the answer. The same role again changes nothing.',
       body: newMember,
-      faults: ['user.unverified', 'user.service_member'],
+      faults: ['user.unverified', 'user.service_member', 'limit.reached'],
       success: { status: 200, description: 'The member.', schema: member },
       async handler({ actor, params: { orgId, userId }, body }) {
         const { role } = body as { role: Role }

@@ -1,4 +1,5 @@
 import { type Actor, recordAudit } from '../access/audit.ts'
+import { findQuotas, limitOf, limitReached } from '../access/quotas.ts'
 import type { Role } from '../access/roles.ts'
 import {
   createTransact,
@@ -17,6 +18,7 @@ import { newId, type OrgId, type UserId } from '../lib/ids.ts'
 import { createKeyedQueue } from '../lib/keyed-queue.ts'
 import { emailProblem, labelProblem } from '../lib/label.ts'
 import {
+  countMembers,
   deleteMembership,
   findOrganization,
   insertOrganization,
@@ -129,8 +131,21 @@ export async function setMemberIn(tx: Transaction, actor: Actor, { orgId, userId
   if (user.is_service && role === 'owner') throw serviceMember(neverOwner)
   const before = await setMembership(tx, orgId, userId, role)
   if (before === role) return
+  if (before === null) await checkMemberQuota(tx, orgId)
   const action = before === null ? 'member.added' : 'member.role_changed'
   await recordAudit(tx, { orgId, action, actor, targetId: userId, details: { from: before, to: role } })
+}
+
+/**
+ * Call it after a member or an invitation was added, with the organization locked. People, service members and open invitations count;
+ * who accepts an invitation had a place, which a lower quota takes away only once the members alone fill it.
+ */
+export async function checkMemberQuota(tx: Transaction, orgId: OrgId, { isInvited = false } = {}): Promise<void> {
+  const limit = limitOf((await findQuotas(tx, orgId)).members, Number.POSITIVE_INFINITY)
+  if (limit.max === Number.POSITIVE_INFINITY) return
+  const { members, invitations } = await countMembers(tx, orgId)
+  if (members + (isInvited ? 0 : invitations) <= limit.max) return
+  throw limitReached(limit, 'members', 'Service members and open invitations count too.')
 }
 
 /** A user that only keys act as. Call it with the organization locked. */
@@ -142,6 +157,7 @@ export async function createServiceMember(
   const id = newId('usr')
   await insertServiceUser(tx, orgId, id, name)
   await setMembership(tx, orgId, id, role)
+  await checkMemberQuota(tx, orgId)
   await recordAudit(tx, { orgId, action: 'service_member.created', actor, targetId: id, details: { name, role } })
   return id
 }

@@ -139,6 +139,11 @@ export const countServiceMembers = async (tx: Transaction, orgId: OrgId): Promis
   return count
 }
 
+export const countMembers = async (db: Executor, orgId: OrgId) =>
+  db<{ members: number; invitations: number }[]>`
+    select (select count(*)::int from keyhook.memberships where org_id = ${orgId}) as members,
+      (select count(*)::int from keyhook.invitations where org_id = ${orgId} and expires_at > now()) as invitations`.one()
+
 const invitationDays = 7
 
 export type InvitationRow = {

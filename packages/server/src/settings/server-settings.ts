@@ -1,4 +1,6 @@
+import { readFileSync } from 'node:fs'
 import { type ConnectionTarget, readConnectionUrl } from '../db/connection-url.ts'
+import { type LeakReportKeys, readLeakReportKeys } from '../lib/leak-signatures.ts'
 import { isAddress, issuerUrlProblem, readNetwork } from '../lib/network.ts'
 import { keyTagShape } from '../lib/secrets.ts'
 import { count, InvalidValue, integer, matching, oneOf, optional, secret, setting, text } from './setting.ts'
@@ -42,6 +44,15 @@ const proxies = (value: string): string[] => {
     )
   }
   return parts
+}
+
+const leakReportKeys = (file: string): LeakReportKeys => {
+  try {
+    return readLeakReportKeys(readFileSync(file, 'utf8'))
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException
+    throw new InvalidValue(code === undefined ? message : `cannot be read (${code})`)
+  }
 }
 
 const list = (value: string): string[] => value.split(',').map((part) => part.trim())
@@ -140,6 +151,9 @@ export const serverSettings = {
   ),
   keysRequireLogin: setting('KEYHOOK_KEYS_REQUIRE_LOGIN', 'off', oneOf('on', 'off')).about(
     '`on` requires a login token to create, change or revoke API keys; API keys themselves may not.',
+  ),
+  leakReportKeys: optional('KEYHOOK_LEAK_REPORT_KEYS_FILE', leakReportKeys).about(
+    'File with the public keys of GitHub that sign reports of leaked API keys, as https://api.github.com/meta/public_keys/secret_scanning answers them. It is read at the start. If unset, reports are not accepted.',
   ),
   streamsMax: setting('KEYHOOK_STREAMS_MAX', '1000', count(0, 100_000, 'streams')).about(
     'Largest number of open event streams in a process. At most a twentieth of the open files of the process are used.',

@@ -1,11 +1,12 @@
 import Type from 'typebox'
 import { type AuditEntry, recordAudit } from '../access/audit.ts'
+import { findQuotas, limitOf, limitReached } from '../access/quotas.ts'
 import type { Database, HoldOrganization, Transact } from '../db/database.ts'
 import { lockDeclaredTypes } from '../delivery/event-types.ts'
 import { choice, chosen, specified } from '../http/basis.ts'
 import { listById, onlyPageQuery, onlyWholeListQuery } from '../http/lists.ts'
 import { type Route, route } from '../http/route.ts'
-import { Fault, notFound } from '../lib/faults.ts'
+import { notFound } from '../lib/faults.ts'
 import { isId, newId, type OrgId, type WebhookId } from '../lib/ids.ts'
 import type { MasterKeys } from '../lib/master-keys.ts'
 import { isoTime } from '../lib/time.ts'
@@ -63,8 +64,9 @@ export function webhookRoutes(deps: {
         const details = { url: body.url, event_types: [...body.event_types] }
         const row = await deps.holdOrganization(orgId, async (tx) => {
           await lockDeclaredTypes(tx, body.event_types)
-          const inserted = await insertWebhook(tx, orgId, stored, deps.webhooksPerOrgMax)
-          if (inserted === null) throw tooManyWebhooks(deps.webhooksPerOrgMax)
+          const limit = limitOf((await findQuotas(tx, orgId)).webhooks, deps.webhooksPerOrgMax)
+          const inserted = await insertWebhook(tx, orgId, stored, limit.max)
+          if (inserted === null) throw limitReached(limit, 'webhooks', 'Delete one first.')
           await recordAudit(tx, { orgId, action: 'webhook.created', actor, targetId: id, details })
           return inserted
         })
@@ -123,11 +125,6 @@ const record = (row: WebhookRow) => ({
   event_types: row.event_types,
   created_at: isoTime(row.created_at),
 })
-
-const tooManyWebhooks = (max: number): Fault =>
-  new Fault('limit.reached', {
-    public: `This organization has ${max} webhooks, the most it may have. Delete one first.`,
-  })
 
 const platformPath = '/platform/v1/organizations/:orgId/webhooks'
 const here = chosen(85)

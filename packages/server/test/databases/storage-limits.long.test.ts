@@ -89,7 +89,12 @@ test('a session that switches read-only off is stopped with its database at the 
   await expect(customerSqlForTest(database.connection_string!, database.password)`select 1`).rejects.toThrow()
   expect(await clientOf(neighbour)`select 1 as one`).toEqual([{ one: 1 }])
 
-  await changeStorageLimit(platform.db, operator, { id: database.id as DatabaseId, limitBytes: limitBytes * 4 })
+  await changeStorageLimit(
+    platform.db,
+    operator,
+    { databaseStorageMax: limitBytes },
+    { id: database.id as DatabaseId, limitBytes: limitBytes * 4 },
+  )
   expect(await untilState(database.id, 'normal')).toMatchObject({ limit_bytes: limitBytes * 4 })
   const rows = await until(
     () => clientOf(database)<[{ rows: number }]>`select count(*)::int as rows from filler`.catch(() => null),

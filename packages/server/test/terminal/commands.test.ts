@@ -59,7 +59,7 @@ test('a service member is created with a key that acts as it, changed, listed an
 })
 
 test('a restricted key is created, shown, narrowed, rotated, and listed when it is unused', async () => {
-  const { terminal, owner, orgId } = await ownersTerminal()
+  const { terminal, api, owner, orgId } = await ownersTerminal()
   const limits = ['--networks', '127.0.0.0/8,::1', '--expires', '90d']
   const made = await terminal.json<Key>('keys', 'create', '--name', 'report', '--preset', 'read_only', ...limits)
   const shown = await terminal.text('keys', 'show', made.id)
@@ -83,6 +83,9 @@ test('a restricted key is created, shown, narrowed, rotated, and listed when it 
   })
   expect((await own.run('keys', 'list')).code).toBe(3)
   expect(await terminal.json('keys', 'list', '--unused', '90d')).toEqual([])
+  await api.db`update keyhook.api_keys set created_at = now() - interval '100 days' where id = ${successor.id}`
+  expect(await terminal.json('keys', 'list', '--unused', '90d')).toMatchObject([{ id: successor.id }])
+  expect(await terminal.text('keys', 'list')).toMatch(new RegExp(`^${successor.id} .* unused for 100d +-$`, 'm'))
   const widen = ['keys', 'update', successor.id, '--permissions', 'none', '--expires', 'none', '--org', orgId]
   expect(await terminal.run(...widen)).toMatchObject({ code: 3, stderr: expect.stringContaining('login token') })
   const person = await openTerminal({ ...terminal.env, KEYHOOK_TOKEN: owner.token })

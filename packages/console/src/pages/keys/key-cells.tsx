@@ -11,11 +11,26 @@ export function KeyName({ apiKey }: Props) {
     <div className="stack-small">
       <span className="cell-title break">{apiKey.name}</span>
       <span className="mono muted">{apiKey.key_prefix}…</span>
-      {apiKey.status === 'revoked' && <Badge>{apiKey.expired ? 'Expired' : 'Revoked'}</Badge>}
+      {apiKey.leaked_at !== null ? (
+        <Leak at={apiKey.leaked_at} url={apiKey.leaked_url} />
+      ) : (
+        apiKey.status === 'revoked' && <Badge>{apiKey.expired ? 'Expired' : 'Revoked'}</Badge>
+      )}
       {apiKey.creator_left && apiKey.status === 'active' && <Badge tone="warning">Creator has left</Badge>}
     </div>
   )
 }
+
+/** The reporter's text is shown as a text, not as a link: it may be anything. */
+const Leak = ({ at, url }: { at: string; url: string | null }) => (
+  <>
+    <Badge tone="danger">Leaked, revoked</Badge>
+    <span className="small muted break">
+      Reported <RelativeTime at={at} />
+      {url !== null && <>, found at {url}</>}
+    </span>
+  </>
+)
 
 /** What it may do, and the requests that its networks have refused. */
 export function KeyPermissions({ apiKey }: Props) {

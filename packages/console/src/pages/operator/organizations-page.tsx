@@ -14,10 +14,13 @@ import { NameDialog } from '../../components/name-dialog.tsx'
 import { PageHeader } from '../../components/page.tsx'
 import { EmptyState } from '../../components/states.tsx'
 import { RelativeTime } from '../../components/time.tsx'
+import { OrganizationQuotas } from './quotas.tsx'
 
 const queryKey = ['operator', 'organizations']
 
-const columns = (open: (organization: Organization) => void): Column<Organization>[] => [
+type Shown = (organization: Organization) => void
+
+const columns = (open: Shown, showQuotas: Shown): Column<Organization>[] => [
   {
     label: 'Name',
     cell: (organization) => (
@@ -33,9 +36,14 @@ const columns = (open: (organization: Organization) => void): Column<Organizatio
     quiet: true,
     className: 'cell-end cell-actions',
     cell: (organization) => (
-      <Button small onClick={() => open(organization)} aria-label={`Open ${organization.name}`}>
-        Open
-      </Button>
+      <div className="row">
+        <Button small onClick={() => showQuotas(organization)} aria-label={`Quotas of ${organization.name}`}>
+          Quotas
+        </Button>
+        <Button small onClick={() => open(organization)} aria-label={`Open ${organization.name}`}>
+          Open
+        </Button>
+      </div>
     ),
   },
 ]
@@ -44,6 +52,7 @@ export function OrganizationsPage() {
   const organizations = useList(queryKey, (options) => operatorClient.organizations.list(options))
   const [isCreating, setCreating] = useState(false)
   const [opening, setOpening] = useState<Organization | null>(null)
+  const [limiting, setLimiting] = useState<Organization | null>(null)
   const navigate = useNavigate()
   const create = (
     <Button look="primary" onClick={() => setCreating(true)}>
@@ -57,7 +66,7 @@ export function OrganizationsPage() {
         <DataTable
           {...organizations}
           label="Organizations"
-          columns={columns(setOpening)}
+          columns={columns(setOpening, setLimiting)}
           rowKey={({ id }) => id}
           empty={
             <EmptyState icon={Building2} title="No organizations yet" action={create}>
@@ -79,6 +88,7 @@ export function OrganizationsPage() {
           onClose={() => setOpening(null)}
         />
       )}
+      {limiting && <OrganizationQuotas organization={limiting} onClose={() => setLimiting(null)} />}
       {isCreating && (
         <NameDialog
           title="Create organization"

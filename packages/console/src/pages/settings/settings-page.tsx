@@ -2,6 +2,7 @@ import { useMember } from '../../api/organization.ts'
 import { PageHeader } from '../../components/page.tsx'
 import { OrganizationSettings } from './organization-settings.tsx'
 import { OwnSettings } from './own-settings.tsx'
+import { Quotas } from './quotas.tsx'
 
 /** One component for each section. */
 export function SettingsPage() {
@@ -11,6 +12,7 @@ export function SettingsPage() {
       <PageHeader title="Settings" />
       <div className="stack">
         <OrganizationSettings organization={organization} />
+        <Quotas organization={organization} />
         <OwnSettings />
       </div>
     </>
