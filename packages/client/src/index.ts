@@ -63,7 +63,7 @@ export type {
   NewServiceMember,
   OrganizationMember,
 } from './resources/members.ts'
-export type { Organization, OrganizationSettings } from './resources/organizations.ts'
+export type { Confirmation, Deletion, Organization, OrganizationSettings } from './resources/organizations.ts'
 export type { NewRestore } from './resources/restores.ts'
 export type {
   CreatedWebhook,

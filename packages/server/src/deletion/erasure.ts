@@ -74,10 +74,13 @@ async function organizationStep(tx: Transaction, { target_id, older_open }: DueD
   const erased: Erased = {}
   let left = rowsPerStep
   for (const one of organizationTables) {
-    const rows = await erase(tx, one, [orgId, left])
-    Object.assign(erased, sum(erased, { [one.table]: rows }))
-    left -= rows
-    if (left <= 0) return { erased }
+    // Until nothing is found: of a key and the keys that it has made, each pass erases the last generation.
+    for (let rows = -1; rows !== 0; ) {
+      rows = await erase(tx, one, [orgId, left])
+      Object.assign(erased, sum(erased, { [one.table]: rows }))
+      left -= rows
+      if (left <= 0) return { erased }
+    }
   }
   const nodes = await nodesWithDatabases(tx, orgId)
   if (nodes.length > 0) return { erased, waitsFor: `databases on ${nodes.join(', ')}` }
