@@ -17,6 +17,7 @@ import {
   lockAnyUser,
   lockOrganizationName,
   markOrganizationDeleted,
+  sum,
 } from './sql.ts'
 
 /*
@@ -34,15 +35,16 @@ export async function deleteOrganization(
   if (name === null) throw notFound(`there is no organization ${orgId}`)
   if (confirm !== name) throw unconfirmed('the name of the organization')
   await markOrganizationDeleted(tx, orgId)
-  await deleteMemberships(tx, orgId)
+  const memberships = await deleteMemberships(tx, orgId)
   await revokeKeysOfOrganization(tx, orgId)
-  await deleteInvitations(tx, orgId)
+  const invitations = await deleteInvitations(tx, orgId)
   await deleteWebhooksOf(tx, orgId)
   await deleteDatabasesOf(tx, deps, orgId)
   await deleteEventCounter(tx, orgId)
   // Wakes event streams, which then notice that their callers have lost access.
   tx.hintAfterCommit(orgId)
-  return insertDeletion(tx, { id: newId('del'), kind: 'organization', target_id: orgId })
+  const deleted = sum({}, { memberships, invitations })
+  return insertDeletion(tx, { id: newId('del'), kind: 'organization', target_id: orgId, deleted })
 }
 
 /** Removes the user if that has not been done, and has the personal data erased. A second call returns the same deletion. */
@@ -57,10 +59,12 @@ export async function deleteUser(
   if (earlier !== null) return earlier
   const what = user.is_service ? 'the name of the service member' : 'the e-mail address of the user'
   if (confirm !== (user.is_service ? user.name : user.email)) throw unconfirmed(what)
-  for (const orgId of await removeUser(tx, userId)) {
+  const left = await removeUser(tx, userId)
+  for (const orgId of left) {
     await recordAudit(tx, { orgId, action: 'user.deleted', actor, targetId: userId })
   }
-  return insertDeletion(tx, { id: newId('del'), kind: 'user', target_id: userId })
+  const deleted = sum({}, { memberships: left.length })
+  return insertDeletion(tx, { id: newId('del'), kind: 'user', target_id: userId, deleted })
 }
 
 const unconfirmed = (what: string): Fault => invalid([{ pointer: '/confirm', detail: `must be ${what}` }])

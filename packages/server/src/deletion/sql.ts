@@ -14,9 +14,10 @@ export type DeletionRow = {
   deleted: Erased
 }
 
-export const insertDeletion = (tx: Transaction, deletion: Pick<DeletionRow, 'id' | 'kind' | 'target_id'>) =>
+export const insertDeletion = (tx: Transaction, deletion: Pick<DeletionRow, 'id' | 'kind' | 'target_id' | 'deleted'>) =>
   tx<DeletionRow[]>`
-    insert into keyhook.deletions (id, kind, target_id) values (${deletion.id}, ${deletion.kind}, ${deletion.target_id})
+    insert into keyhook.deletions (id, kind, target_id, deleted)
+    values (${deletion.id}, ${deletion.kind}, ${deletion.target_id}, ${JSON.stringify(deletion.deleted)}::jsonb)
     returning id, kind, target_id, requested_at, waits_for, finished_at, deleted`.one()
 
 export const findDeletion = (db: Executor, id: DeletionId) =>
@@ -98,13 +99,11 @@ export const markOrganizationDeleted = async (tx: Transaction, orgId: OrgId): Pr
 }
 
 /** Takes the role from all keys, by their foreign key. */
-export const deleteMemberships = async (tx: Transaction, orgId: OrgId): Promise<void> => {
-  await tx`delete from keyhook.memberships where org_id = ${orgId}`
-}
+export const deleteMemberships = async (tx: Transaction, orgId: OrgId): Promise<number> =>
+  (await tx`delete from keyhook.memberships where org_id = ${orgId}`).count
 
-export const deleteInvitations = async (tx: Transaction, orgId: OrgId): Promise<void> => {
-  await tx`delete from keyhook.invitations where org_id = ${orgId}`
-}
+export const deleteInvitations = async (tx: Transaction, orgId: OrgId): Promise<number> =>
+  (await tx`delete from keyhook.invitations where org_id = ${orgId}`).count
 
 /** Waits for publishers. Without a counter nothing is published, and a deleted organization gets no new one. */
 export const deleteEventCounter = async (tx: Transaction, orgId: OrgId): Promise<void> => {

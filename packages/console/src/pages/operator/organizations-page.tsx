@@ -14,10 +14,13 @@ import { NameDialog } from '../../components/name-dialog.tsx'
 import { PageHeader } from '../../components/page.tsx'
 import { EmptyState } from '../../components/states.tsx'
 import { RelativeTime } from '../../components/time.tsx'
+import { Deletions, deletionsKey } from './deletions.tsx'
 
 const queryKey = ['operator', 'organizations']
 
-const columns = (open: (organization: Organization) => void): Column<Organization>[] => [
+type Act = (organization: Organization) => void
+
+const columns = (open: Act, remove: Act): Column<Organization>[] => [
   { label: 'Name', cell: (organization) => <span className="cell-title break">{organization.name}</span> },
   { label: 'Id', cell: (organization) => <IdChip id={organization.id} /> },
   { label: 'Created', cell: (organization) => <RelativeTime at={organization.created_at} /> },
@@ -26,9 +29,14 @@ const columns = (open: (organization: Organization) => void): Column<Organizatio
     quiet: true,
     className: 'cell-end cell-actions',
     cell: (organization) => (
-      <Button small onClick={() => open(organization)} aria-label={`Open ${organization.name}`}>
-        Open
-      </Button>
+      <>
+        <Button small onClick={() => open(organization)} aria-label={`Open ${organization.name}`}>
+          Open
+        </Button>{' '}
+        <Button small onClick={() => remove(organization)} aria-label={`Delete ${organization.name}`}>
+          Delete
+        </Button>
+      </>
     ),
   },
 ]
@@ -37,6 +45,7 @@ export function OrganizationsPage() {
   const organizations = useList(queryKey, (options) => operatorClient.organizations.list(options))
   const [isCreating, setCreating] = useState(false)
   const [opening, setOpening] = useState<Organization | null>(null)
+  const [deleting, setDeleting] = useState<Organization | null>(null)
   const navigate = useNavigate()
   const create = (
     <Button look="primary" onClick={() => setCreating(true)}>
@@ -50,7 +59,7 @@ export function OrganizationsPage() {
         <DataTable
           {...organizations}
           label="Organizations"
-          columns={columns(setOpening)}
+          columns={columns(setOpening, setDeleting)}
           rowKey={({ id }) => id}
           empty={
             <EmptyState icon={Building2} title="No organizations yet" action={create}>
@@ -59,6 +68,23 @@ export function OrganizationsPage() {
           }
         />
       </section>
+      <Deletions />
+      {deleting && (
+        <Confirm
+          title={`Delete “${deleting.name}”?`}
+          description="API keys stop and deliveries end at once. Databases, backups, webhooks, history, invoices and members are erased for good."
+          action="Delete organization"
+          typed={deleting.name}
+          onConfirm={async () => {
+            await operatorClient.organizations.delete(deleting.id, { confirm: deleting.name })
+            await Promise.all([
+              queryClient.invalidateQueries({ queryKey }),
+              queryClient.invalidateQueries({ queryKey: deletionsKey }),
+            ])
+          }}
+          onClose={() => setDeleting(null)}
+        />
+      )}
       {opening && (
         <Confirm
           title={`Open “${opening.name}” to read?`}

@@ -9,6 +9,7 @@ import { IdChip } from '../../components/copy.tsx'
 import { PageHeader } from '../../components/page.tsx'
 import { setTheme, type Theme, useTheme } from '../../theme.ts'
 import { roleNames } from '../members/roles.ts'
+import { DeleteOrganization } from './delete-organization.tsx'
 import { KeyLifetime } from './key-lifetime.tsx'
 import { RenameOrganization } from './rename.tsx'
 
@@ -94,6 +95,7 @@ export function SettingsPage() {
             </dd>
           </dl>
         </section>
+        {organization.can('organizations:delete') && <DeleteOrganization organization={organization} />}
       </div>
       {isRenaming && <RenameOrganization organization={organization} onClose={() => setRenaming(false)} />}
       {isLeaving && (
