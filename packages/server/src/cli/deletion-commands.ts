@@ -84,7 +84,7 @@ async function untilErased({ db }: Installation, output: Output, id: DeletionId)
   }
 }
 
-function erasedText({ deleted }: DeletionRow): string {
+function erasedText({ deleted }: Pick<DeletionRow, 'deleted'>): string {
   const parts = Object.entries(deleted).map(([table, rows]) => `${rows} ${table.replaceAll('_', ' ')}`)
   return parts.length === 0 ? 'nothing is erased yet' : parts.join(', ')
 }

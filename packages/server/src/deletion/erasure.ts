@@ -22,7 +22,7 @@ import { erase, organizationTables, userMentions, userTables } from './tables.ts
 const checkMs = 1_000
 
 /** About a tenth of a second. */
-const rowsPerStep = 5_000
+export const rowsPerStep = 5_000
 const usersPerStep = 100
 const organizationsPerStep = 100
 

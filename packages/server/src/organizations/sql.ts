@@ -142,7 +142,7 @@ export const countServiceMembers = async (tx: Transaction, orgId: OrgId): Promis
   return count
 }
 
-const invitationDays = 7
+export const invitationDays = 7
 
 export type InvitationRow = {
   id: InvitationId
