@@ -16,6 +16,7 @@ const order = [
   'databases',
   'backups',
   'billing',
+  'deletion',
   'operator',
   'telemetry',
   'settings',

@@ -15,6 +15,11 @@ export const customerCommands: readonly CommandEntry[] = [
     'List and manage members, and service members for API keys',
     () => import('./commands/members.ts'),
   ),
+  command(
+    'organizations',
+    'List your organizations, or delete one for good',
+    () => import('./commands/organizations.ts'),
+  ),
   command('webhooks', 'Manage webhooks, their deliveries and their secrets', () => import('./commands/webhooks.ts')),
   command('databases', 'Create, connect to, restore and delete databases', () => import('./commands/databases.ts')),
   command('backups', 'Create, list, restore, cancel and delete backups', () => import('./commands/backups.ts')),

@@ -64,7 +64,15 @@ export type {
   NewServiceMember,
   OrganizationMember,
 } from './resources/members.ts'
-export type { Organization, OrganizationSettings, Quota, QuotaName, QuotaUse } from './resources/organizations.ts'
+export type {
+  Confirmation,
+  Deletion,
+  Organization,
+  OrganizationSettings,
+  Quota,
+  QuotaName,
+  QuotaUse,
+} from './resources/organizations.ts'
 export type { NewRestore } from './resources/restores.ts'
 export type {
   CreatedWebhook,

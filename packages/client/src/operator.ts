@@ -1,4 +1,5 @@
 import { type Api, createApi, pathOf } from './api.ts'
+import { deletions } from './operator/deletions.ts'
 import { events } from './operator/events.ts'
 import { introspection } from './operator/introspection.ts'
 import { members } from './operator/members.ts'
@@ -18,6 +19,8 @@ export type { BusyLane, Overview } from './operator/overview.ts'
 export type { IssuedOperatorToken, NewOperatorToken, OperatorToken } from './operator/tokens.ts'
 export type { NewUser, User } from './operator/users.ts'
 
+export type { Confirmation, Deletion } from './resources/organizations.ts'
+
 export type OperatorClient = ReturnType<typeof createOperatorClient>
 
 /** A client of `/operator/v1`. Its token is an operator token. */
@@ -30,6 +33,7 @@ export function createOperatorClient(options: TransportOptions) {
     users: users(api),
     members: members(api),
     tokens: tokens(api),
+    deletions: deletions(api),
     events: events(api),
     invoices: invoices(api),
   }

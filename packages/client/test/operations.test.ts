@@ -121,6 +121,14 @@ const calls: Record<keyof Offered, (client: Client, operator: OperatorClient) =>
   'POST /operator/v1/tokens': (_, { tokens }) => tokens.create({}),
   'GET /operator/v1/tokens': (_, { tokens }) => tokens.list().page(),
   'DELETE /operator/v1/tokens/{token_id}': (_, { tokens }) => tokens.revoke('{token_id}'),
+  'POST /platform/v1/organizations/{org_id}/deletion': ({ organizations }) =>
+    organizations.delete('{org_id}', { confirm: 'Acme' }),
+  'POST /operator/v1/organizations/{org_id}/deletion': (_, { organizations }) =>
+    organizations.delete('{org_id}', { confirm: 'Acme' }),
+  'POST /operator/v1/users/{user_id}/deletion': (_, { users }) =>
+    users.erase('{user_id}', { confirm: 'a@example.com' }),
+  'GET /operator/v1/deletions': (_, { deletions }) => deletions.list().page(),
+  'GET /operator/v1/deletions/{deletion_id}': (_, { deletions }) => deletions.get('{deletion_id}'),
   'POST /operator/v1/introspect': (_, operator) => operator.introspect({ token: 't' }),
   'POST /operator/v1/introspect/batch': (_, operator) => operator.introspectBatch({ tokens: ['t'] }),
 }

@@ -33,6 +33,7 @@ async function actions(): Promise<Action[]> {
     { path: '/members', name: 'Invite', needs: 'members:manage' },
     { path: '/settings', name: 'Rename', needs: 'organizations:update' },
     { path: '/settings', name: 'Change limit', needs: 'keys:limit' },
+    { path: '/settings', name: 'Delete organization', needs: 'organizations:delete' },
   ]
 }
 

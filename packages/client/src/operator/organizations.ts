@@ -1,6 +1,6 @@
 import { type Api, pathOf } from '../api.ts'
 import type { List, PageOptions } from '../list.ts'
-import type { Organization, QuotaName, QuotaUse } from '../resources/organizations.ts'
+import type { Confirmation, Deletion, Organization, QuotaName, QuotaUse } from '../resources/organizations.ts'
 import type { CallOptions } from '../transport.ts'
 import type { OperatorCreationOptions } from './options.ts'
 
@@ -18,6 +18,10 @@ export const organizations = (api: Api) => ({
   list: (options: CallOptions & PageOptions = {}): List<Organization> => api.list(path, options),
 
   get: async (id: string, options: CallOptions = {}): Promise<Organization> => api.get(pathOf(path, id), options),
+
+  /** Deletes it for good. Nothing but its id, times and numbers of rows is kept. */
+  delete: async (id: string, confirmation: Confirmation, options: CallOptions = {}): Promise<Deletion> =>
+    api.change('POST', pathOf(path, id, 'deletion'), confirmation, options),
 
   /** A token that reads this organization for 15 minutes. Its audit log gets an entry. */
   open: async (id: string, options: CallOptions = {}): Promise<OpenedOrganization> =>

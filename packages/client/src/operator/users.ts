@@ -1,5 +1,6 @@
 import { type Api, pathOf } from '../api.ts'
 import type { List, PageOptions } from '../list.ts'
+import type { Confirmation, Deletion } from '../resources/organizations.ts'
 import type { CallOptions } from '../transport.ts'
 import type { OperatorCreationOptions } from './options.ts'
 
@@ -40,4 +41,8 @@ export const users = (api: Api) => ({
 
   /** The user leaves all organizations, and the user's keys are refused from now on. */
   delete: async (id: string, options: CallOptions = {}): Promise<void> => api.erase(pathOf(path, id), options),
+
+  /** The same, and the personal data of the user is erased. */
+  erase: async (id: string, confirmation: Confirmation, options: CallOptions = {}): Promise<Deletion> =>
+    api.idempotent(pathOf(path, id, 'deletion'), confirmation, options),
 })

@@ -26,6 +26,22 @@ export type QuotaName =
 
 export type QuotaUse = Record<QuotaName, Quota>
 
+/** The name of the organization, or the e-mail address of a user. */
+export type Confirmation = { confirm: string }
+
+export type Deletion = {
+  id: string
+  kind: 'organization' | 'user'
+  target_id: string
+  requested_at: string
+  /** Null until everything was erased. */
+  finished_at: string | null
+  /** What has to happen before the erasing goes on. */
+  waits_for: string | null
+  /** Rows of each table, and objects in the store of backups. */
+  deleted: Record<string, number>
+}
+
 export const organizations = (api: Api) => ({
   /** The organizations that the token can reach: with an API key, the one it was created in. */
   list: (options: CallOptions & PageOptions = {}): List<Organization> => api.list('/api/v1/organizations', options),
@@ -37,4 +53,8 @@ export const organizations = (api: Api) => ({
   /** What the organization uses, and may use. */
   quotas: async (options: OrganizationOptions = {}): Promise<QuotaUse> =>
     api.get(api.platform(options, 'quotas'), options),
+
+  /** Deletes it for good. Only owners may, with a login token; the organization answers 404 from then on. */
+  delete: async (id: string, confirmation: Confirmation, options: CallOptions = {}): Promise<Deletion> =>
+    api.change('POST', api.platform({ organization: id }, 'deletion'), confirmation, options),
 })

@@ -39,6 +39,7 @@ export type Offered = {
   'GET /api/v1/organizations': Call<Api['organizations']['list']>
   'PATCH /platform/v1/organizations/{org_id}': Call<Api['organizations']['update'], 1>
   'GET /platform/v1/organizations/{org_id}/quotas': Call<Api['organizations']['quotas']>
+  'POST /platform/v1/organizations/{org_id}/deletion': Call<Api['organizations']['delete'], 1>
   'POST /api/v1/organizations/{org_id}/api-keys': Call<Api['keys']['create'], 0>
   'GET /api/v1/organizations/{org_id}/api-keys': Call<Api['keys']['list']>
   'DELETE /api/v1/organizations/{org_id}/api-keys/{api_key_id}': Call<Api['keys']['revoke']>
@@ -124,6 +125,9 @@ export type Offered = {
   'POST /operator/v1/organizations': Call<Operator['organizations']['create'], 0>
   'GET /operator/v1/organizations': Call<Operator['organizations']['list']>
   'GET /operator/v1/organizations/{org_id}': Call<Operator['organizations']['get']>
+  'POST /operator/v1/organizations/{org_id}/deletion': Call<Operator['organizations']['delete'], 1>
+  'GET /operator/v1/deletions': Call<Operator['deletions']['list']>
+  'GET /operator/v1/deletions/{deletion_id}': Call<Operator['deletions']['get']>
   'GET /operator/v1/overview': Call<Operator['overview']>
   'GET /operator/v1/organizations/{org_id}/quotas': Call<Operator['organizations']['quotas']>
   'PATCH /operator/v1/organizations/{org_id}/quotas': Call<Operator['organizations']['setQuotas'], 1>
@@ -133,6 +137,7 @@ export type Offered = {
   'GET /operator/v1/users/{user_id}': Call<Operator['users']['get']>
   'POST /operator/v1/users/{user_id}/verify': Call<Operator['users']['verify']>
   'DELETE /operator/v1/users/{user_id}': Call<Operator['users']['delete']>
+  'POST /operator/v1/users/{user_id}/deletion': Call<Operator['users']['erase'], 1>
   'GET /operator/v1/members': Call<Operator['members']['list']>
   'PUT /operator/v1/members/{org_id}/{user_id}': Call<Operator['members']['set'], 2>
   'DELETE /operator/v1/members/{org_id}/{user_id}': Removal<Operator['members']['remove']>

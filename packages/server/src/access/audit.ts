@@ -14,6 +14,7 @@ export const auditActions = [
   'member.removed',
   'service_member.created',
   'user.removed',
+  'user.deleted',
   'user.subject_pinned',
   'user.verified',
   'key.created',

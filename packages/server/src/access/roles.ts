@@ -6,6 +6,7 @@ export type Reach = 'all' | 'own' | 'none'
 export const permissionTable = {
   'organizations:read': { owner: 'all', admin: 'all', member: 'all' },
   'organizations:update': { owner: 'all', admin: 'none', member: 'none' },
+  'organizations:delete': { owner: 'all', admin: 'none', member: 'none' },
   'members:read': { owner: 'all', admin: 'all', member: 'all' },
   'members:manage': { owner: 'all', admin: 'all', member: 'none' },
   'service-members:manage': { owner: 'all', admin: 'none', member: 'none' },
@@ -37,7 +38,12 @@ export const permissions = Object.keys(permissionTable) as Permission[]
 
 export const reachOf = (role: Role, permission: Permission): Reach => permissionTable[permission][role]
 
-const loginOnly: readonly Permission[] = ['members:manage', 'service-members:manage', 'keys:limit']
+const loginOnly: readonly Permission[] = [
+  'organizations:delete',
+  'members:manage',
+  'service-members:manage',
+  'keys:limit',
+]
 const keyManagement: readonly Permission[] = ['keys:create', 'keys:update', 'keys:revoke']
 
 /** What an API key may not do, whatever the role: it takes a login token. */

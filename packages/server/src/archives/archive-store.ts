@@ -18,6 +18,15 @@ export type ArchiveStore = {
   remove(name: string): Promise<void>
 }
 
+/** Also what is unfinished. Returns how many objects there were. */
+export async function removeBelow(store: ArchiveStore, prefix: string): Promise<number> {
+  const names = new Set<string>()
+  for await (const { name } of store.list(prefix)) names.add(name)
+  for await (const name of store.unfinished(prefix)) names.add(name)
+  for (const name of names) await store.remove(name)
+  return names.size
+}
+
 /** The checksum is of the bytes that were sent; only reading them back shows what is stored. */
 export type StoredObject = { bytes: number; sha256: string }
 

@@ -2,8 +2,9 @@ import { createHash } from 'node:crypto'
 import { basename } from 'node:path'
 import { type BackupId, type DatabaseId, isId } from '../lib/ids.ts'
 import { DamagedArchive } from '../lib/step-failure.ts'
-import { type ArchiveStore, MissingObject, type StoredObject } from './archive-store.ts'
+import { type ArchiveStore, MissingObject, removeBelow, type StoredObject } from './archive-store.ts'
 import { type Encryption, encryptedSuffix } from './encryption.ts'
+import { walFolder } from './wal-archive.ts'
 
 /** `keyId`: the master key that it is encrypted under, or null. The checksum and length are of the stored bytes. */
 type StoredArchive = StoredObject & { keyId: string | null }
@@ -20,13 +21,16 @@ export type BackupArchives = {
   read(of: BackupOf, expected: Options & { sha256: string; keyId: string | null }): AsyncIterable<Uint8Array>
   /** Also removes what an interrupted `write` left. */
   remove(of: BackupOf): Promise<void>
+  /** Removes every backup of a database, its WAL, and what interrupted writes have left. Returns how many objects there were. */
+  removeDatabase(id: DatabaseId): Promise<number>
   /** Every backup of which anything is stored, complete or not. */
   existing(): Promise<BackupId[]>
 }
 
 const folder = 'backups/'
 const suffix = '.tar.zst'
-const plainName = ({ databaseId, backupId }: BackupOf) => `${folder}${databaseId}/${backupId}${suffix}`
+const folderOf = (id: DatabaseId) => `${folder}${id}/`
+const plainName = ({ databaseId, backupId }: BackupOf) => `${folderOf(databaseId)}${backupId}${suffix}`
 const encryptedName = (of: BackupOf) => `${plainName(of)}${encryptedSuffix}`
 
 /** Archives that were written before they were sorted by database. */
@@ -75,6 +79,12 @@ export function createBackupArchives({ store, olderStores = [], encryption, encr
     },
     async remove(of) {
       for (const one of stores) for (const name of namesOf(of)) await one.remove(name)
+    },
+    async removeDatabase(id) {
+      let count = 0
+      for (const one of stores)
+        for (const prefix of [folderOf(id), walFolder(id)]) count += await removeBelow(one, prefix)
+      return count
     },
     async existing() {
       const ids = new Set<BackupId | null>()

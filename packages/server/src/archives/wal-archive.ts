@@ -71,7 +71,7 @@ const suffix = '.zst'
 
 /** zstd adds a few bytes to what it cannot compress. */
 const packedBytesMax = segmentBytes + 1024 * 1024
-const prefixOf = (id: DatabaseId): string => `wal/${id}/`
+export const walFolder = (id: DatabaseId): string => `wal/${id}/`
 const isEncrypted = (object: string): boolean => object.endsWith(encryptedSuffix)
 const nameIn = (object: string): string => {
   const file = object.slice(object.lastIndexOf('/') + 1)
@@ -105,7 +105,7 @@ export function createWalArchive(deps: {
     encrypts: (earlier) => deps.encrypts || earlier,
 
     async write(id, name, content, { isEncrypted: encrypts, signal }) {
-      const object = `${prefixOf(id)}${name}${suffix}${encrypts ? encryptedSuffix : ''}`
+      const object = `${walFolder(id)}${name}${suffix}${encrypts ? encryptedSuffix : ''}`
       if ((await store.head(object)) !== null) {
         // An earlier attempt stored it and could not record that. Anything else means two servers under one id.
         if ((await read(object)).equals(content)) return 0
@@ -123,7 +123,7 @@ export function createWalArchive(deps: {
         encryptedFrom === null || (position !== null && position < segmentOf(encryptedFrom))
       // The archive of the backup has the segment that it ended in.
       const [first, end] = [segmentAfter(from), segmentAfter(until)]
-      for await (const { name: object } of store.list(prefixOf(id))) {
+      for await (const { name: object } of store.list(walFolder(id))) {
         const name = nameIn(object)
         const position = positionOf(name)
         if (position === null ? !isHistory(name) : position < first || position >= end) continue
@@ -139,7 +139,7 @@ export function createWalArchive(deps: {
 
     async removeBefore(id, lsn) {
       const first = lsn === null ? Number.POSITIVE_INFINITY : segmentOf(lsn)
-      for await (const { name: object } of store.list(prefixOf(id))) {
+      for await (const { name: object } of store.list(walFolder(id))) {
         const position = positionOf(nameIn(object))
         // Histories are small, and later timelines refer to them.
         if (position === null ? lsn === null : position < first) await store.remove(object)

@@ -35,6 +35,8 @@ type Deps = {
   room(): AbortSignal
   /** After every attempt; null when the database is not here any more. */
   onArchived(id: DatabaseId, until: Date | null): void
+  /** The databases whose WAL is being stored now. */
+  archiving: Set<DatabaseId>
   signal: AbortSignal
   log: Logger
 }
@@ -72,9 +74,11 @@ export async function runWalArchiving(deps: Deps): Promise<void> {
       )
       .then((pauseMs) => {
         active.delete(id)
+        deps.archiving.delete(id)
         dueMs.set(id, Date.now() + pauseMs)
       })
     active.set(id, attempt)
+    deps.archiving.add(id)
   }
 
   while (!signal.aborted) {

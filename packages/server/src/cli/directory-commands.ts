@@ -14,6 +14,7 @@ import {
 } from '../organizations/rules.ts'
 import { listOrganizations } from '../organizations/sql.ts'
 import { forgetSubject, listUsers, type UserRow } from '../organizations/users.ts'
+import { addDeletion } from './deletion-commands.ts'
 import { operatorCommand } from './installation.ts'
 
 export function addCommands(program: KeyhookCommand): void {
@@ -28,6 +29,7 @@ export function addCommands(program: KeyhookCommand): void {
   operatorCommand(org, 'list', 'List all organizations, the oldest first')
     .examples('npx keyhook org list | grep Acme')
     .list(listOrganizations, (page) => page.map(organizationLine))
+  addDeletion(org, 'organization')
 
   const user = program.command('user')
   operatorCommand(user, 'create', 'Create a user')
@@ -48,6 +50,7 @@ export function addCommands(program: KeyhookCommand): void {
       await removeUser(db, operator, { userId })
       output.result({ removed: userId }, `Removed the user ${userId}.`)
     })
+  addDeletion(user, 'user')
   operatorCommand(user, 'verify', 'Confirm the e-mail address of a user who joined with an invitation link')
     .examples('npx keyhook user verify --user usr_…')
     .requiredOption('--user <usr>', 'The id of the user (usr_…)')

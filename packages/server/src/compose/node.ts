@@ -17,6 +17,8 @@ import { createProvisioning, createRemoval } from '../databases/steps.ts'
 import { createStorageMonitor, type StorageSettings, withoutStorageMonitor } from '../databases/storage/monitor.ts'
 import type { StorageReport } from '../databases/storage-rules.ts'
 import { type Database, isUnavailable, type Transact } from '../db/database.ts'
+import { watchErasedDatabases } from '../deletion/erased-databases.ts'
+import { watchDeletions } from '../deletion/erasure.ts'
 import { anyNode, deadLetter, ensureQueues, invoicing, type JobQueue, nodeQueue } from '../jobs/queue.ts'
 import { type JobObserver, polling, reclaimAll, workOn, workOnShort } from '../jobs/worker.ts'
 import { retryUntilAccepted } from '../lib/clock.ts'
@@ -108,6 +110,7 @@ export async function startPlatformNode(options: PlatformNodeOptions): Promise<P
     queue,
     databaseWork,
     storage,
+    archiving: new Set<DatabaseId>(),
     log,
     signal,
   }
@@ -184,7 +187,7 @@ export async function startPlatformNode(options: PlatformNodeOptions): Promise<P
     await whenReachable(() => boss.schedule(invoicing, invoicingCron, null, { tz: 'UTC' }))
     await workOnInvoices(boss, options)
     const { patienceSeconds, backupSchedule } = options
-    background.push(watchBackupSchedule(common, backupSchedule))
+    background.push(watchBackupSchedule(common, backupSchedule), watchDeletions(common), watchErasedDatabases(common))
     if (local !== null)
       background.push(watchActivity({ ...common, ...local }), warnOfNeighbours({ ...common, ...local }))
     const { walEverySeconds: everySeconds, onWalArchived: onArchived } = options

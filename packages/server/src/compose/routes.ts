@@ -4,6 +4,7 @@ import { archiveProblem } from '../backups/rules.ts'
 import { invoiceRoutes, operatorInvoiceRoutes } from '../billing/routes.ts'
 import { databaseRoutes, databaseStatsRoutes } from '../databases/routes.ts'
 import { createTransact, type Database } from '../db/database.ts'
+import { operatorDeletionRoutes, organizationDeletionRoutes } from '../deletion/routes.ts'
 import { eventLogRoutes, eventStreamRoutes } from '../delivery/event-log-routes.ts'
 import { eventTypeRoutes, webhookEventRoutes } from '../delivery/event-routes.ts'
 import type { EventFeed, Hints } from '../delivery/hints.ts'
@@ -74,6 +75,7 @@ export function composeRoutes(
     ...eventTypeRoutes({ db }),
     ...operatorEventRoutes({ db, intake, eventBytesMax: config.eventBytesMax }),
     ...organizationSettingsRoutes({ holdOrganization }),
+    ...organizationDeletionRoutes({ holdOrganization, enqueue }),
     ...memberRoutes({ db, holdOrganization }),
     ...serviceMemberRoutes({ holdOrganization }),
     ...invitationRoutes({ db, holdOrganization, publicUrl: config.publicUrl }),
@@ -119,6 +121,7 @@ export function composeRoutes(
     ...operatorOrganizationRoutes({ db }),
     ...operatorUserRoutes({ db }),
     ...operatorMemberRoutes({ db, transact }),
+    ...operatorDeletionRoutes({ db, transact, enqueue }),
     ...operatorTokenRoutes({ db, sign: signOperatorTokens(masterKeys) }),
     ...operatorInvoiceRoutes({ db, transact }),
   ]

@@ -8,9 +8,16 @@ import { type DatabaseId, newId, type OrgId, type UserId } from '../lib/ids.ts'
 import { inMegabytes } from '../lib/units.ts'
 import { noSuch } from '../organizations/rules.ts'
 import { lockOrganization } from '../organizations/sql.ts'
-import { databaseWasDeleted, mintDatabasePassword, moveDatabase, scramVerifier } from './database.ts'
+import {
+  type DatabaseStatus,
+  databaseWasDeleted,
+  mintDatabasePassword,
+  moveDatabase,
+  scramVerifier,
+} from './database.ts'
 import {
   type DatabaseRow,
+  existingDatabasesOf,
   insertDatabase,
   type LockedDatabase,
   lockDatabase,
@@ -81,19 +88,38 @@ export async function deleteDatabase(
 ): Promise<DatabaseRow> {
   const database = await lockDatabase(tx, orgId, id)
   if (database === null || database.status === 'deleted') throw notFound(`${id} is not in ${orgId}`)
-  const next = moveDatabase(database.status, 'remove')
+  const next = await beginRemoval(tx, { enqueue }, orgId, database)
   if (next === null) return database
+  await recordAudit(tx, { orgId, action: 'database.deleted', actor, targetId: id })
+  // A receiver that waits for the outcome of the provisioning or restore gets one.
+  const isProvisioning = moveDatabase(database.status, 'give_up') !== null
+  if (isProvisioning) await publishFailure(tx, orgId, database, databaseWasDeleted)
+  return { ...database, status: next }
+}
+
+/** Null if it is being removed already. */
+async function beginRemoval(
+  tx: Transaction,
+  { enqueue }: Pick<JobQueue, 'enqueue'>,
+  orgId: OrgId,
+  { id, status, node }: LockedDatabase,
+): Promise<DatabaseStatus | null> {
+  const next = moveDatabase(status, 'remove')
+  if (next === null) return null
   await markDatabaseRemoving(tx, orgId, id, next)
   await endUsage(tx, orgId, id)
-  await recordAudit(tx, { orgId, action: 'database.deleted', actor, targetId: id })
-  const { node, status } = database
   // Not placed yet, so nothing has to be removed; the job that would place it finds the row deleted.
   if (node === null) await markDatabaseCleared(tx, orgId, id, moveDatabase(next, 'clear')!)
   else await enqueue(tx, { kind: 'database.remove', orgId, databaseId: id, node })
-  // A receiver that waits for the outcome of the provisioning or restore gets one.
-  const isProvisioning = moveDatabase(status, 'give_up') !== null
-  if (isProvisioning) await publishFailure(tx, orgId, database, databaseWasDeleted)
-  return { ...database, status: next }
+  return next
+}
+
+/** Of a deleted organization. */
+export async function deleteDatabasesOf(tx: Transaction, deps: Pick<JobQueue, 'enqueue'>, orgId: OrgId): Promise<void> {
+  for (const id of await existingDatabasesOf(tx, orgId)) {
+    const database = await lockDatabase(tx, orgId, id)
+    if (database !== null) await beginRemoval(tx, deps, orgId, database)
+  }
 }
 
 /** One that has an outcome already stays as it is. The caller has locked the row and checked that the database is still on its node. */

@@ -190,6 +190,12 @@ export const databaseStatuses = async (
   return new Map(rows.map((row) => [row.id, row.status]))
 }
 
+export const existingDatabasesOf = async (tx: Transaction, orgId: OrgId): Promise<DatabaseId[]> => {
+  const rows = await tx<{ id: DatabaseId }[]>`
+    select id from keyhook.databases where org_id = ${orgId} and status <> 'deleted' order by id`
+  return rows.map((row) => row.id)
+}
+
 export const availableDatabasesOfNode = async (db: Executor, node: string): Promise<DatabaseId[]> => {
   const rows = await db<{ id: DatabaseId }[]>`
     select id from keyhook.databases where node = ${node} and status = 'available' order by id`

@@ -141,7 +141,7 @@ export function createRemoval(
         await deps.databaseWork.run(databaseId, async () => {
           const database = await deps.db.begin((tx) => lockDatabase(tx, orgId, databaseId))
           // It may have been placed here again, on the only node with room.
-          if (database !== null && database.node !== deps.node) await deps.driver.remove(databaseId)
+          if (database?.node !== deps.node) await deps.driver.remove(databaseId)
         })
         await settle(async () => {})
       },

@@ -123,7 +123,7 @@ export const findEventsById = (db: Executor, events: readonly { orgId: OrgId; id
 
 export const existingOrganizations = async (db: Executor, ids: readonly OrgId[]): Promise<Set<OrgId>> => {
   const rows = await db<{ id: OrgId }[]>`
-    select id from keyhook.organizations where id = any (${[...ids]}::text[])`
+    select id from keyhook.organizations where id = any (${[...ids]}::text[]) and deleted_at is null`
   return new Set(rows.map((row) => row.id))
 }
 

@@ -51,6 +51,18 @@ export const endLane = async (tx: Transaction, orgId: OrgId, webhookId: WebhookI
   await tx`delete from keyhook.retries where lane_id = ${lane.id}`
 }
 
+/** The same for all lanes of a deleted organization. Its retries are erased later. */
+export const endLanesOf = async (tx: Transaction, orgId: OrgId): Promise<void> => {
+  await tx`select from keyhook.lanes where org_id = ${orgId} and ended_at is null order by id for no key update`
+  await tx`
+    update keyhook.lanes l
+    set ended_at = clock_timestamp(), due_at = case
+      when l.lease_owner is not null then l.due_at
+      else (select now() from keyhook.in_flight f where f.lane_id = l.id limit 1)
+    end
+    where l.org_id = ${orgId} and l.ended_at is null`
+}
+
 /**
  * Locks the lane, and has its holder look for retries that are due; a free lane becomes due itself. False when the webhook is
  * deleted. Call it before reading the lane's deliveries: while the lane is locked, no attempt of them begins.

@@ -18,7 +18,7 @@ export async function publish(tx: PublishingTransaction, { orgId, type, data }: 
   return id!
 }
 
-/** An event for each of the data, of a type that the caller has looked up. */
+/** An event for each of the data, of a type that the caller has looked up. In a deleted organization nothing is published. */
 export async function publishAll(
   tx: PublishingTransaction,
   { orgId, type, data }: { orgId: OrgId; type: string; data: readonly object[] },
@@ -32,7 +32,10 @@ export async function publishAll(
       tx,
       orgId,
       ids.map((id, i) => ({ id, type, body: bodies[i]!, traceparent })),
-    )
+    ).catch((error: unknown) => {
+      // What it reports, such as the end of a backup, happens all the same.
+      if (!(error instanceof UnknownOrganization)) throw error
+    })
   })
   tx.hintAfterCommit(orgId)
   return ids
@@ -148,7 +151,8 @@ export const publishSampleEvent = async (
     insert into keyhook.event_counters as c (org_id, last_seq) values (${orgId}, 1)
     on conflict (org_id) do update set last_seq = c.last_seq + 1
     returning c.last_seq as seq`
-  const { seq } = counter!
+  if (counter === undefined) throw new UnknownOrganization()
+  const { seq } = counter
   await tx`
     with event as (
       insert into keyhook.events (org_id, seq, id, type, body, sample, traceparent)

@@ -9,6 +9,9 @@ import type { Answer, Call, Once, OperatorCall, Route } from './route.ts'
 
 const here = chosen(96)
 
+/** How long the answer to a key is kept. */
+export const keptHours = 24
+
 const keyPattern = '^[!-~]{1,255}$'
 
 export const idempotencyHeader = {
@@ -102,7 +105,7 @@ const claimIdempotencyKey = (tx: Transaction, { scope, key, requestHash }: Idemp
     insert into keyhook.idempotency_keys as k (scope, key, request_hash) values (${scope}, ${key}, ${requestHash})
     on conflict (scope, key) do update
       set request_hash = excluded.request_hash, created_at = now(), status = null, location = null, body = null
-      where k.created_at < now() - interval '24 hours'`.exists()
+      where k.created_at < now() - make_interval(hours => ${keptHours})`.exists()
 
 const recordIdempotentAnswer = (tx: Transaction, { scope, key }: IdempotencyKey, answer: StoredAnswer) => tx`
   update keyhook.idempotency_keys set status = ${answer.status}, location = ${answer.location}, body = ${answer.body}
@@ -114,5 +117,5 @@ const findIdempotentAnswer = (tx: Transaction, { scope, key }: IdempotencyKey) =
     where scope = ${scope} and key = ${key}`.one()
 
 export const deleteOldIdempotencyKeys = async (db: Database): Promise<void> => {
-  await db`delete from keyhook.idempotency_keys where created_at < now() - interval '24 hours'`
+  await db`delete from keyhook.idempotency_keys where created_at < now() - make_interval(hours => ${keptHours})`
 }

@@ -172,6 +172,7 @@ const pathParameters = {
   invoiceId: { name: 'invoice_id', description: 'The `id` of the invoice.', prefix: 'inv' },
   userId: { name: 'user_id', description: 'The `id` of the user.', prefix: 'usr' },
   invitationId: { name: 'invitation_id', description: 'The `id` of the invitation.', prefix: 'ivt' },
+  deletionId: { name: 'deletion_id', description: 'The `id` of the deletion.', prefix: 'del' },
   tokenId: { name: 'token_id', description: 'The `id` of the token.', prefix: 'tok' },
 } as const satisfies Record<string, PathParameter>
 

@@ -141,6 +141,9 @@ const attempts = { retryLimit: 20, retryDelay: 1, retryBackoff: true, retryDelay
 /** For removals, and what a move has begun: retried until it succeeds, at least once a minute. */
 const always = { retryLimit: 1_000_000, retryDelay: 1, retryBackoff: true, retryDelayMax: 60 }
 
+/** How long a finished job is kept. */
+export const finishedSeconds = seconds.hour
+
 /** About half a minute: another database may be deleted, or a node that restarts may come back. */
 const searching = { retryLimit: 8, retryDelay: 1, retryBackoff: true, retryDelayMax: 5 }
 
@@ -174,7 +177,7 @@ function policyOf({ kind, orgId }: PlatformJob) {
     expireInSeconds: seconds.day - 1,
     // pg-boss deletes a job that has waited for so long. Some are promised, and a node may be down for months.
     retentionSeconds: (retries === always ? 3_650 : 30) * seconds.day,
-    deleteAfterSeconds: seconds.hour,
+    deleteAfterSeconds: finishedSeconds,
     priority: priorities[priority],
     // Limits how many long jobs of one organization a node runs at a time. Short jobs are not limited.
     ...(priority !== 'short' && { group: { id: orgId } }),

@@ -90,6 +90,11 @@ export const setKeyDaysMax = async (tx: Transaction, orgId: OrgId, days: number 
   return row!.before
 }
 
+/** Of a deleted organization, whose memberships were deleted before. */
+export const revokeKeysOfOrganization = async (tx: Transaction, orgId: OrgId): Promise<void> => {
+  await tx`update keyhook.api_keys set revoked_at = now() where org_id = ${orgId} and revoked_at is null`
+}
+
 /** Those of them that the organization has. */
 export const existingDatabases = async (
   tx: Transaction,

@@ -18,6 +18,7 @@ export type IdPrefix =
   | 'inv'
   | 'ses'
   | 'ivt'
+  | 'del'
 
 export type Id<P extends IdPrefix> = `${P}_${string}`
 
@@ -31,6 +32,7 @@ export type RestoreId = Id<'rst'>
 export type InvoiceId = Id<'inv'>
 export type OperatorTokenId = Id<'tok'>
 export type InvitationId = Id<'ivt'>
+export type DeletionId = Id<'del'>
 export type SessionId = Id<'ses'>
 export type AttemptId = Id<'dlv'>
 

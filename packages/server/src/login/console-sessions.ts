@@ -8,8 +8,8 @@ import { newId, type OrgId, type SessionId, type UserId } from '../lib/ids.ts'
 import { newSecret, secretHash } from '../lib/secrets.ts'
 
 /** A session ends after a day without use, and after two weeks in any case. */
-const idleHours = 24
-const lifetimeDays = 14
+export const idleHours = 24
+export const lifetimeDays = 14
 
 /** `user_id` is null for the operator. */
 export type SessionRow = { id: SessionId; user_id: UserId | null; email: string | null; name: string | null }

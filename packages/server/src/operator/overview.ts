@@ -14,7 +14,7 @@ type OverviewRow = Record<'organizations' | 'users' | 'waiting' | 'retries' | 'i
 
 const countInstallation = (db: Database) =>
   db<OverviewRow[]>`
-    select (select count(*)::int from keyhook.organizations) as organizations,
+    select (select count(*)::int from keyhook.organizations where deleted_at is null) as organizations,
       (select count(*)::int from keyhook.users where removed_at is null) as users,
       (select count(*)::int from keyhook.in_flight) as in_flight,
       (select count(*)::int from (select from keyhook.retries limit ${countedMax}) r) as retries,

@@ -13,7 +13,7 @@ import {
   type Transaction,
 } from '../db/database.ts'
 import { revokeKeysOf } from '../keys/revocation.ts'
-import { Fault, invalid } from '../lib/faults.ts'
+import { Fault, invalid, notFound } from '../lib/faults.ts'
 import { newId, type OrgId, type UserId } from '../lib/ids.ts'
 import { createKeyedQueue } from '../lib/keyed-queue.ts'
 import { emailProblem, labelProblem } from '../lib/label.ts'
@@ -241,7 +241,7 @@ export function createHoldOrganization(transact: Transact): HoldOrganization {
   return (orgId, work) =>
     holders.run(orgId, () =>
       transact(async (tx) => {
-        await lockOrganization(tx, orgId)
+        if (!(await lockOrganization(tx, orgId))) throw notFound(`${orgId} was deleted`)
         return work(tx)
       }),
     )

@@ -8,7 +8,8 @@ export const insertOrganization = (tx: Transaction, id: OrgId, name: string) =>
     insert into keyhook.organizations (id, name) values (${id}, ${name}) returning id, name, created_at`.one()
 
 export const findOrganization = (db: Executor, id: OrgId) =>
-  db<OrganizationRow[]>`select id, name, created_at from keyhook.organizations where id = ${id}`.first()
+  db<OrganizationRow[]>`
+    select id, name, created_at from keyhook.organizations where id = ${id} and deleted_at is null`.first()
 
 export const renameOrganization = async (tx: Transaction, id: OrgId, name: string): Promise<void> => {
   await tx`update keyhook.organizations set name = ${name} where id = ${id}`
@@ -16,23 +17,25 @@ export const renameOrganization = async (tx: Transaction, id: OrgId, name: strin
 
 export const pageOfOrganizations = (db: Database, { before, limit }: PageRequest) => db<OrganizationRow[]>`
   select id, name, created_at from keyhook.organizations
-  where ${before}::text is null or id < ${before}
+  where deleted_at is null and (${before}::text is null or id < ${before})
   order by id desc
   limit ${limit}`
 
 export const countOrganizations = async (db: Executor): Promise<number> => {
-  const { count } = await db<{ count: number }[]>`select count(*)::int as count from keyhook.organizations`.one()
+  const { count } = await db<{ count: number }[]>`
+    select count(*)::int as count from keyhook.organizations where deleted_at is null`.one()
   return count
 }
 
-/** Serializes writers that count before they insert; readers do not wait. */
+/** Serializes writers that count before they insert; readers do not wait. False for an organization that is unknown or deleted. */
 export const lockOrganization = async (tx: Transaction, id: OrgId): Promise<boolean> => {
-  const rows = await tx`select 1 from keyhook.organizations where id = ${id} for no key update`
+  const rows = await tx`select 1 from keyhook.organizations where id = ${id} and deleted_at is null for no key update`
   return rows.length > 0
 }
 
 export const listOrganizations = (db: Database, after: string, limit: number) => db<OrganizationRow[]>`
-  select id, name, created_at from keyhook.organizations where id > ${after} order by id limit ${limit}`
+  select id, name, created_at from keyhook.organizations
+  where id > ${after} and deleted_at is null order by id limit ${limit}`
 
 export const listOrganizationsOfUser = (db: Database, userId: UserId, { before, limit }: PageRequest) =>
   db<OrganizationRow[]>`
@@ -144,7 +147,7 @@ export const countMembers = async (db: Executor, orgId: OrgId) =>
     select (select count(*)::int from keyhook.memberships where org_id = ${orgId}) as members,
       (select count(*)::int from keyhook.invitations where org_id = ${orgId} and expires_at > now()) as invitations`.one()
 
-const invitationDays = 7
+export const invitationDays = 7
 
 export type InvitationRow = {
   id: InvitationId

@@ -1,4 +1,5 @@
 import type { Database, Executor, PageRequest, Transaction } from '../db/database.ts'
+import type { Fragment } from '../db/statement.ts'
 import { Fault } from '../lib/faults.ts'
 import type { OrgId, UserId } from '../lib/ids.ts'
 
@@ -106,9 +107,24 @@ export const forgetSubject = (db: Executor, id: UserId) =>
 export const wasRemoved = (db: Executor, { subject, email }: { subject: string; email: string }) =>
   db`
     select 1 from keyhook.users
-    where removed_at is not null and verified_by is not null
-      and (subject = ${subject} or lower(email collate "C") = lower(${email}::text collate "C"))
+    where removed_at is not null and verified_by is not null and (
+      subject = ${subject} or lower(email collate "C") = lower(${email}::text collate "C")
+      or subject_hash = ${hashed(db, db`${subject}::text`)}
+      or email_hash = ${hashed(db, db`lower(${email}::text collate "C")`)}
+    )
     limit 1`.exists()
+
+/** Salted with the id, so that equal values of two users have different hashes. */
+const hashed = (db: Executor, value: Fragment) => db`sha256(convert_to(id || ' ' || ${value}, 'UTF8'))`
+
+/** A deleted user: the id stays, because other rows name it. An address that nobody has confirmed leaves no hash. */
+export const eraseUser = async (tx: Transaction, id: UserId): Promise<void> => {
+  await tx`
+    update keyhook.users set
+      email_hash = case when verified_by is not null then ${hashed(tx, tx`lower(email collate "C")`)} end,
+      subject_hash = ${hashed(tx, tx`subject`)}, email = null, name = null, subject = null
+    where id = ${id}`
+}
 
 /** An address that nobody has confirmed counts in the organization that invited it, and nowhere else. */
 export function checkMayJoin(user: LockedUser, orgId: OrgId): void {

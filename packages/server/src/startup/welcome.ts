@@ -3,6 +3,7 @@ import type { Database, Executor } from '../db/database.ts'
 import type { OrgId, UserId } from '../lib/ids.ts'
 import { createOrganization, createUser, setMemberIn } from '../organizations/rules.ts'
 import { countOrganizations } from '../organizations/sql.ts'
+import { findUserByEmail } from '../organizations/users.ts'
 import { type Config, settings } from '../settings/config.ts'
 
 export type FirstOrganization = { orgId: OrgId; ownerId: UserId; isNew: boolean }
@@ -20,9 +21,12 @@ export async function ensureFirstOrganization(
     await tx`select pg_advisory_xact_lock(hashtextextended('keyhook.first_start', 0))`
     if ((await countOrganizations(tx)) > 0) return findFirst(tx)
     const organization = await createOrganization(tx, operator, { name: 'First organization' })
-    const owner = await createUser(tx, { email: 'owner@localhost', name: 'Owner', subject: null })
-    await setMemberIn(tx, operator, { orgId: organization.id, userId: owner.id, role: 'owner' })
-    return { orgId: organization.id, ownerId: owner.id, isNew: true }
+    const email = 'owner@localhost'
+    // Left by a first organization that was deleted.
+    const userId =
+      (await findUserByEmail(tx, email)) ?? (await createUser(tx, { email, name: 'Owner', subject: null })).id
+    await setMemberIn(tx, operator, { orgId: organization.id, userId, role: 'owner' })
+    return { orgId: organization.id, ownerId: userId, isNew: true }
   })
 }
 

@@ -1,5 +1,5 @@
 import type { Database, PageRequest, Transaction } from '../db/database.ts'
-import { copyVersion, endLane, insertLane } from '../delivery/lane-sql.ts'
+import { copyVersion, endLane, endLanesOf, insertLane } from '../delivery/lane-sql.ts'
 import { type OrgId, type UserId, uuid7Floor, type WebhookId } from '../lib/ids.ts'
 import type { Sealed } from '../lib/master-keys.ts'
 
@@ -46,6 +46,15 @@ export const deleteWebhook = async (tx: Transaction, orgId: OrgId, id: WebhookId
   if (deleted.count === 0) return false
   await endLane(tx, orgId, id)
   return true
+}
+
+/** Of a deleted organization: nothing is signed or sent any more. */
+export const deleteWebhooksOf = async (tx: Transaction, orgId: OrgId): Promise<void> => {
+  await tx`
+    update keyhook.webhooks set deleted_at = clock_timestamp(), secret_box = null, secret_key_id = null,
+      old_box = null, old_key_id = null, rotated_at = null, overlap_until = null
+    where org_id = ${orgId} and deleted_at is null`
+  await endLanesOf(tx, orgId)
 }
 
 export type WebhookFields = {

@@ -243,6 +243,7 @@ test('an unknown id with a valid body is answered 404 too, also for the operator
     ':userId': { role: 'member' },
     ':userId/api-keys': { name: 'ci' },
     revoke: { descendants: true },
+    deletion: { confirm: 'x' },
     'backup-schedule': { every_hours: 6, keep: 3 },
   }
   for (const route of routes.filter((one) => one.body !== undefined || one.needs === 'operator')) {

@@ -108,6 +108,12 @@ const changeKey = ({ nodes }: Installation, v: Victim, round: number, body: obje
     body,
   })
 
+const deleteOrganization = ({ nodes }: Installation, v: Victim, round: number) =>
+  call(`${nodes[round % 2]}/platform/v1/organizations/${v.orgId}/deletion`, {
+    token: v.service.ownerToken,
+    body: { confirm: 'Acme' },
+  })
+
 const changes: Change[] = [
   {
     what: 'a key is limited to other permissions',
@@ -222,6 +228,20 @@ const changes: Change[] = [
     path: () => '/api/v1/organizations',
     after: 401,
     apply: ({ db }, v) => removeUser(db, testOperator, { userId: v.userId }),
+  },
+  {
+    what: 'the organization of a key is deleted over the API of one node',
+    credential: 'apiKey',
+    path: webhooks,
+    after: 401,
+    apply: (installation, v, round) => deleteOrganization(installation, v, round),
+  },
+  {
+    what: 'the organization of a login token is deleted over the API of one node',
+    credential: 'token',
+    path: webhooks,
+    after: 404,
+    apply: (installation, v, round) => deleteOrganization(installation, v, round),
   },
   {
     what: 'an operator token is revoked over the API of one node',

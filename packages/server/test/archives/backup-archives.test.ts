@@ -96,3 +96,23 @@ test('archives of an older store are read and removed, and new ones are not writ
   await after.remove(one)
   expect(await before.existing()).toEqual([])
 })
+
+test('removing a database removes its backups, its WAL and what is unfinished, in every store', async () => {
+  const [directory, bucket] = ['erased-older', 'erased-newer'].map((name) => createDirectoryStore(join(root, name)))
+  const [one, other] = [archive(), archive()]
+  const archives = createBackupArchives({ store: bucket!, olderStores: [directory!], encryption, encrypts: true })
+  await createBackupArchives({ store: directory!, encryption, encrypts: false }).write(one, stream(Buffer.from('old')))
+  await archives.write({ ...one, backupId: newId('bak') }, stream(Buffer.from('new')))
+  await bucket!.put(`wal/${one.databaseId}/000000010000000000000001.zst`, stream(Buffer.from('wal')))
+  await bucket!.put(`wal/${other.databaseId}/000000010000000000000001.zst`, stream(Buffer.from('wal')))
+  await archives.write(other, stream(Buffer.from('kept')))
+  // What a killed process leaves.
+  await writeFile(
+    join(root, `erased-newer/wal/${one.databaseId}/000000010000000000000002.zst.writing-0123456789ab`),
+    'x',
+  )
+  expect(await archives.removeDatabase(one.databaseId)).toBe(4)
+  const left = await readdir(root, { recursive: true })
+  expect(left.filter((name) => name.includes(one.databaseId))).toEqual([])
+  expect(left.filter((name) => name.includes(other.databaseId)).length).toBeGreaterThan(2)
+})

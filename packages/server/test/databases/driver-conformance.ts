@@ -143,4 +143,16 @@ export function driverConformance(
     // The aborted backup does not block the next one.
     expect((await backUp(driver, databaseId)).bytes).toBeGreaterThan(0)
   })
+  test(`${name}: erasing leaves nothing of a database, and everything of another`, async () => {
+    const { driver } = await create()
+    const [gone, kept] = [newId('db'), newId('db')]
+    for (const id of [gone, kept]) await provision(driver, id, 'secret')
+    const backups = [await backUp(driver, gone), await backUp(driver, gone)]
+    const other = await backUp(driver, kept)
+    // One that the caller does not know.
+    expect(await driver.erase(gone, [backups[0]!.backupId])).toBeGreaterThan(0)
+    expect(await driver.existing()).toEqual([kept])
+    expect(await driver.existingBackups()).toEqual([other.backupId])
+    expect(await driver.erase(gone, [])).toBe(0)
+  })
 }

@@ -39,6 +39,7 @@ const otherRules: Record<string, string> = {
   address: 'must be an IPv4 or IPv6 address',
   databases: 'is no database of the organization',
   preset: 'must not be given together',
+  confirm: 'must be the name of the organization',
 }
 
 const isRefusal = (reply: Reply) => reply.status === 400 || reply.status === 422

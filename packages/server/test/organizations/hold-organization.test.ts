@@ -38,7 +38,7 @@ const orgId = 'org_01h455vb4pex5vsknk084sn02q' as OrgId
 const lockTimeout = () => new DatabaseError('canceled', 8, 'error')
 
 test('work for one organization runs one at a time, and a failure affects no other', async () => {
-  const db = { begin: (work: (tx: unknown) => unknown) => work(async () => []) } as unknown as Database
+  const db = { begin: (work: (tx: unknown) => unknown) => work(async () => [{}]) } as unknown as Database
   const hold = createHoldOrganization(createTransact(db, () => {}))
   const seen: string[] = []
   const work = (name: string) => async () => {

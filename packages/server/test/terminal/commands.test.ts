@@ -40,6 +40,19 @@ test('keys are created, listed and revoked; a key with its descendants in one ca
   })
 })
 
+test('an owner deletes the organization by its name, with a login token only', async () => {
+  const { terminal, orgId, owner } = await ownersTerminal()
+  const remove = ['organizations', 'delete', '--confirm', 'Acme']
+  // The key of this terminal cannot.
+  expect(await terminal.run(...remove)).toMatchObject({ code: 3, stderr: expect.stringContaining('login token') })
+  const own = await openTerminal({ ...terminal.env, KEYHOOK_TOKEN: owner.token, KEYHOOK_ORG: orgId })
+  expect(await own.text('organizations', 'list')).toMatch(new RegExp(`${orgId} +Acme`))
+  expect(await own.run('organizations', 'delete', '--confirm', 'acme')).toMatchObject({ code: 2, stdout: '' })
+  expect(await own.text(...remove)).toContain(`${orgId} is deleted.`)
+  expect(await own.json('organizations', 'list')).toEqual([])
+  expect(await terminal.run('keys', 'list')).toMatchObject({ code: 3 })
+})
+
 test('a service member is created with a key that acts as it, changed, listed and removed with its key', async () => {
   const { terminal, api, orgId, owner } = await ownersTerminal()
   // The key of this terminal cannot.

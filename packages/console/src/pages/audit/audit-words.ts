@@ -14,6 +14,7 @@ export const actionTexts: Record<AuditAction, string> = {
   'member.removed': 'Member removed',
   'service_member.created': 'Service member created',
   'user.removed': 'User removed',
+  'user.deleted': 'User deleted',
   'user.subject_pinned': 'Sign-in of a user pinned',
   'user.verified': 'Address of a user confirmed',
   'key.created': 'API key created',

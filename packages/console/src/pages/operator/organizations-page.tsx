@@ -14,13 +14,14 @@ import { NameDialog } from '../../components/name-dialog.tsx'
 import { PageHeader } from '../../components/page.tsx'
 import { EmptyState } from '../../components/states.tsx'
 import { RelativeTime } from '../../components/time.tsx'
+import { Deletions, deletionsKey } from './deletions.tsx'
 import { OrganizationQuotas } from './quotas.tsx'
 
 const queryKey = ['operator', 'organizations']
 
-type Shown = (organization: Organization) => void
+type Act = (organization: Organization) => void
 
-const columns = (open: Shown, showQuotas: Shown): Column<Organization>[] => [
+const columns = (open: Act, showQuotas: Act, remove: Act): Column<Organization>[] => [
   {
     label: 'Name',
     cell: (organization) => (
@@ -43,6 +44,9 @@ const columns = (open: Shown, showQuotas: Shown): Column<Organization>[] => [
         <Button small onClick={() => open(organization)} aria-label={`Open ${organization.name}`}>
           Open
         </Button>
+        <Button small onClick={() => remove(organization)} aria-label={`Delete ${organization.name}`}>
+          Delete
+        </Button>
       </div>
     ),
   },
@@ -53,6 +57,7 @@ export function OrganizationsPage() {
   const [isCreating, setCreating] = useState(false)
   const [opening, setOpening] = useState<Organization | null>(null)
   const [limiting, setLimiting] = useState<Organization | null>(null)
+  const [deleting, setDeleting] = useState<Organization | null>(null)
   const navigate = useNavigate()
   const create = (
     <Button look="primary" onClick={() => setCreating(true)}>
@@ -66,7 +71,7 @@ export function OrganizationsPage() {
         <DataTable
           {...organizations}
           label="Organizations"
-          columns={columns(setOpening, setLimiting)}
+          columns={columns(setOpening, setLimiting, setDeleting)}
           rowKey={({ id }) => id}
           empty={
             <EmptyState icon={Building2} title="No organizations yet" action={create}>
@@ -75,6 +80,23 @@ export function OrganizationsPage() {
           }
         />
       </section>
+      <Deletions />
+      {deleting && (
+        <Confirm
+          title={`Delete “${deleting.name}”?`}
+          description="API keys stop and deliveries end at once. Databases, backups, webhooks, history, invoices and members are erased for good."
+          action="Delete organization"
+          typed={deleting.name}
+          onConfirm={async () => {
+            await operatorClient.organizations.delete(deleting.id, { confirm: deleting.name })
+            await Promise.all([
+              queryClient.invalidateQueries({ queryKey }),
+              queryClient.invalidateQueries({ queryKey: deletionsKey }),
+            ])
+          }}
+          onClose={() => setDeleting(null)}
+        />
+      )}
       {opening && (
         <Confirm
           title={`Open “${opening.name}” to read?`}

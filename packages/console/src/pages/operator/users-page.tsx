@@ -16,7 +16,9 @@ import { UserBadge } from '../../components/user-badge.tsx'
 
 const queryKey = ['operator', 'users']
 
-const columns = (onVerify: (user: User) => void): Column<User>[] => [
+type Act = (user: User) => void
+
+const columns = (onVerify: Act, onDelete: Act): Column<User>[] => [
   {
     label: 'User',
     cell: (user) => (
@@ -43,17 +45,26 @@ const columns = (onVerify: (user: User) => void): Column<User>[] => [
     label: 'Actions',
     quiet: true,
     className: 'cell-end cell-actions',
-    cell: (user) =>
-      !user.verified &&
-      !user.service && (
-        <Button small onClick={() => onVerify(user)} aria-label={`Confirm ${user.email}`}>
-          Confirm address
+    cell: (user) => (
+      <>
+        {!user.verified && !user.service && (
+          <Button small onClick={() => onVerify(user)} aria-label={`Confirm ${user.email}`}>
+            Confirm address
+          </Button>
+        )}{' '}
+        <Button small onClick={() => onDelete(user)} aria-label={`Delete ${confirmationOf(user)}`}>
+          Delete
         </Button>
-      ),
+      </>
+    ),
   },
 ]
 
+/** What the server wants to hear. */
+const confirmationOf = ({ service, name, email }: User): string => (service ? name : email) ?? ''
+
 export function UsersPage() {
+  const [deleting, setDeleting] = useState<User | null>(null)
   const [verifying, setVerifying] = useState<User | null>(null)
   const users = useList(queryKey, (options) => operatorClient.users.list(options))
   return (
@@ -66,7 +77,7 @@ export function UsersPage() {
         <DataTable
           {...users}
           label="Users"
-          columns={columns(setVerifying)}
+          columns={columns(setVerifying, setDeleting)}
           rowKey={({ id }) => id}
           empty={
             <EmptyState icon={Users} title="No users yet">
@@ -75,6 +86,20 @@ export function UsersPage() {
           }
         />
       </section>
+      {deleting && (
+        <Confirm
+          title={`Delete ${confirmationOf(deleting)}?`}
+          description="The user leaves every organization, and the keys and sessions of the user stop at once. Address, name and subject are erased for good; audit logs keep the id."
+          action="Delete user"
+          typed={confirmationOf(deleting)}
+          onConfirm={async () => {
+            await operatorClient.users.erase(deleting.id, { confirm: confirmationOf(deleting) })
+            await queryClient.invalidateQueries({ queryKey })
+            showToast({ title: 'The user is deleted' })
+          }}
+          onClose={() => setDeleting(null)}
+        />
+      )}
       {verifying && (
         <Confirm
           title={`Confirm ${verifying.email}?`}

@@ -1,5 +1,6 @@
 import { useMember } from '../../api/organization.ts'
 import { PageHeader } from '../../components/page.tsx'
+import { DeleteOrganization } from './delete-organization.tsx'
 import { OrganizationSettings } from './organization-settings.tsx'
 import { OwnSettings } from './own-settings.tsx'
 import { Quotas } from './quotas.tsx'
@@ -14,6 +15,7 @@ export function SettingsPage() {
         <OrganizationSettings organization={organization} />
         <Quotas organization={organization} />
         <OwnSettings />
+        {organization.can('organizations:delete') && <DeleteOrganization organization={organization} />}
       </div>
     </>
   )

@@ -46,6 +46,11 @@ export type DatabaseDriver = {
   ): Promise<ArchivedWal & { bytes: number; isEncrypted: boolean }>
   /** Removes the stored WAL before this position; null: everything. */
   removeWal(id: DatabaseId, before: string | null): Promise<void>
+  /**
+   * Removes the database, its WAL and every backup of it, also those that the caller does not know, and what was interrupted. Nothing
+   * stores WAL meanwhile. Returns how many stored objects there were.
+   */
+  erase(id: DatabaseId, backups: readonly BackupId[]): Promise<number>
   /** Null if databases are not on the disk of one node. */
   moving: Moving | null
   close(): Promise<void>

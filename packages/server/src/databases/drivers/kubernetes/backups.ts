@@ -1,4 +1,4 @@
-import type { ArchiveStore } from '../../../archives/archive-store.ts'
+import { type ArchiveStore, removeBelow } from '../../../archives/archive-store.ts'
 import type { BackupOf } from '../../../archives/backup-archives.ts'
 import { positionOf, segmentOf } from '../../../archives/wal-archive.ts'
 import type { DatabaseId } from '../../../lib/ids.ts'
@@ -18,7 +18,10 @@ import {
   ofKeyhook,
 } from './resources.ts'
 
-type BackupDriver = Pick<DatabaseDriver, 'backup' | 'removeBackup' | 'existingBackups' | 'archiveWal' | 'removeWal'>
+type BackupDriver = Pick<DatabaseDriver, 'backup' | 'removeBackup' | 'existingBackups' | 'archiveWal' | 'removeWal'> & {
+  /** Of a database that was removed. Returns how many objects there were. */
+  eraseBackups(id: DatabaseId): Promise<number>
+}
 
 /** Positions that are before and after every other: CloudNativePG archives on its own and does not say how far it is. */
 const [firstLsn, lastLsn] = ['0/0', 'FFFFFFFF/FFFFFFFF']
@@ -105,6 +108,11 @@ export function createBackups(deps: { api: KubernetesApi; store: ArchiveStore; a
       if (before === null && kept.length === 0) return removeEverything(store, id)
       const needed = kept.map(({ status }) => status?.beginWal)
       if (needed.every((segment) => segment !== undefined)) await removeWalBefore(store, id, before ?? lastLsn, needed)
+    },
+
+    async eraseBackups(id) {
+      for (const { metadata } of await backupsOf(id)) await removeResource(metadata.name, AbortSignal.timeout(60_000))
+      return removeBelow(store, folderOf(id))
     },
   }
 

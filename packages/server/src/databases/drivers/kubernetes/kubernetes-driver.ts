@@ -167,9 +167,24 @@ export function createKubernetesDriver(options: KubernetesDriverOptions): Databa
   ).unref()
 
   const backups = createBackups({ api, store, archiveSeconds: settings.archiveSeconds })
+  const { eraseBackups, ...backupDriver } = backups.driver
+
+  async function remove(id: DatabaseId): Promise<void> {
+    traceStep('kubernetes.removing', id)
+    await api.remove(clusters, nameOf(id))
+    const isGone = (found: Cluster | null) => (found === null ? true : undefined)
+    const limit = { signal: AbortSignal.timeout(options.readyMsMax) }
+    await api.watchUntil<Cluster, true>(clusters, nameOf(id), isGone, limit)
+    for (const secret of [passwordSecretOf(id), tlsSecretOf(id)]) await api.remove(secrets, secret)
+  }
 
   return {
-    ...backups.driver,
+    ...backupDriver,
+    remove,
+    async erase(id) {
+      await remove(id)
+      return eraseBackups(id)
+    },
     existing,
     moving: null,
 
@@ -179,15 +194,6 @@ export function createKubernetesDriver(options: KubernetesDriverOptions): Databa
       const backupId = await backups.find(from)
       const restored = cluster(id, wanted, settings, { databaseId: from.databaseId, backupId, to })
       return create(id, restored, passwordSecret(id, wanted), wanted.signal)
-    },
-
-    async remove(id) {
-      traceStep('kubernetes.removing', id)
-      await api.remove(clusters, nameOf(id))
-      const isGone = (found: Cluster | null) => (found === null ? true : undefined)
-      const limit = { signal: AbortSignal.timeout(options.readyMsMax) }
-      await api.watchUntil<Cluster, true>(clusters, nameOf(id), isGone, limit)
-      for (const secret of [passwordSecretOf(id), tlsSecretOf(id)]) await api.remove(secrets, secret)
     },
 
     async resume(id, { signal }) {

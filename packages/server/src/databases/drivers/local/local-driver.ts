@@ -26,6 +26,12 @@ export function createLocalDriver(deps: {
     existingBackups: archives.existing,
     removeWal: wal.removeBefore,
 
+    async erase(databaseId, backups) {
+      await remove(databaseId)
+      for (const backupId of backups) await archives.remove({ databaseId, backupId })
+      return archives.removeDatabase(databaseId)
+    },
+
     moving: {
       closeToClients: instances.closeToClients,
       openToClients: instances.openToClients,

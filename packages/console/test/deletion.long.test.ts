@@ -1,0 +1,65 @@
+import { mkdir } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { expect, test } from 'vitest'
+import { eraseAll } from '../../server/test/deletion/support/erasing.ts'
+import { expectAccessible } from './support/axe.ts'
+import { api, consoleUrl, inBrowser, newPage, openAs, signInLink } from './support/console-test.ts'
+import { settled } from './support/settled.ts'
+
+const folder = join(tmpdir(), 'keyhook-screenshots')
+
+inBrowser('deleting', () => {
+  test('an owner types the name, sees what goes, and has no organization any more', async () => {
+    await mkdir(folder, { recursive: true })
+    const orgId = await api.organization('Globex')
+    const owner = await api.person([{ orgId, role: 'owner' }])
+    const page = await openAs(owner, '')
+    await page.goto(consoleUrl('/settings').replace(/org_\w+/, orgId))
+    await settled(page)
+    await page.screenshot({ path: join(folder, 'deletion-settings.png') })
+    await page.getByRole('button', { name: 'Delete organization' }).click()
+    const dialog = page.getByRole('dialog')
+    await dialog.getByText('1 members').waitFor()
+    const confirm = dialog.getByRole('button', { name: 'Delete organization' })
+    await dialog.getByLabel('Type Globex to confirm').fill('globex')
+    expect(await confirm.isDisabled()).toBe(true)
+    await dialog.getByLabel('Type Globex to confirm').fill('Globex')
+    await page.screenshot({ path: join(folder, 'deletion-dialog.png') })
+    await expectAccessible(page, 'the dialog')
+    await page.screenshot({ path: join(folder, 'deletion-dialog-dark.png') })
+    await confirm.click()
+    await dialog.waitFor({ state: 'detached' })
+    await page.getByText('You belong to no organization').or(page.getByText('no organization')).first().waitFor()
+    await page.screenshot({ path: join(folder, 'deletion-done.png') })
+  })
+
+  test('the operator deletes an organization and a user, and sees how far it is', async () => {
+    const orgId = await api.organization('Initech')
+    const { userId } = await api.person([{ orgId, role: 'owner' }])
+    const page = await newPage()
+    await page.goto(await signInLink(null))
+    await page.waitForURL('**/console/operator')
+    await page.getByRole('navigation', { name: 'Main' }).getByRole('link', { name: 'Organizations' }).click()
+    await page.getByRole('button', { name: 'Delete Initech' }).click()
+    const dialog = page.getByRole('dialog')
+    await dialog.getByLabel('Type Initech to confirm').fill('Initech')
+    await dialog.getByRole('button', { name: 'Delete organization' }).click()
+    await dialog.waitFor({ state: 'detached' })
+    await page.getByText(orgId).waitFor()
+    await page.getByText('Running').first().waitFor()
+    await eraseAll(api.db)
+    await page.getByText('Running').waitFor({ state: 'detached' })
+    await settled(page)
+    await page.screenshot({ path: join(folder, 'deletion-operator.png'), fullPage: true })
+    await page.setViewportSize({ width: 390, height: 844 })
+    await expectAccessible(page, 'the list of deletions')
+    await page.screenshot({ path: join(folder, 'deletion-operator-narrow.png'), fullPage: true })
+    const [user] = await api.db<{ email: string }[]>`select email from keyhook.users where id = ${userId}`
+    await page.goto(page.url().replace('/organizations', '/users'))
+    await page.getByRole('button', { name: `Delete ${user!.email}` }).click()
+    await dialog.getByLabel(`Type ${user!.email} to confirm`).fill(user!.email)
+    await dialog.getByRole('button', { name: 'Delete user' }).click()
+    await page.getByText('The user is deleted').waitFor()
+  })
+})

@@ -1,0 +1,94 @@
+import { expect, test } from 'vitest'
+import { operator } from '../../src/access/audit.ts'
+import { newId, type UserId } from '../../src/lib/ids.ts'
+import { openSession } from '../../src/login/console-sessions.ts'
+import { createUser, removeUser } from '../../src/organizations/rules.ts'
+import { wasRemoved } from '../../src/organizations/users.ts'
+import { call } from '../kit/client.ts'
+import { ownedApi } from '../kit/owned-api.ts'
+import { type Deletion, eraseAll, linesAbout } from './support/erasing.ts'
+
+const api = ownedApi()
+
+const remove = async (userId: string, confirm: string) =>
+  call<Deletion>(`${api.url}/operator/v1/users/${userId}/deletion`, {
+    token: await api.operatorToken(),
+    body: { confirm },
+  })
+const platform = () => `${api.url}/platform/v1/organizations/${api.orgId}`
+
+async function grace(email = 'Grace.Hopper@example.com'): Promise<{ userId: UserId; token: string; apiKey: string }> {
+  const operatorToken = await api.operatorToken()
+  const body = { email, name: 'Grace Hopper', subject: `sub-${email}` }
+  const headers = { 'idempotency-key': email }
+  const made = await call<{ id: UserId }>(`${api.url}/operator/v1/users`, { token: operatorToken, body, headers })
+  const userId = made.body.id
+  await call(`${platform()}/invitations`, { token: api.owner.token, body: { email, role: 'admin' } })
+  await call(`${api.url}/operator/v1/members/${api.orgId}/${userId}`, {
+    token: operatorToken,
+    method: 'PUT',
+    body: { role: 'admin' },
+  })
+  const token = await api.issuer.issue({ subject: userId, ttlSeconds: 3_600 })
+  const key = await call<{ api_key: string }>(`${api.url}/api/v1/organizations/${api.orgId}/api-keys`, {
+    token,
+    body: { name: 'hers' },
+  })
+  await api.db.begin((tx) => openSession(tx, userId, null))
+  return { userId, token, apiKey: key.body.api_key }
+}
+
+test('a deleted user has no access from the answer on, and only the bare id stays', async () => {
+  const email = 'Grace.Hopper@example.com'
+  const { userId, token, apiKey } = await grace(email)
+  const texts = ['race.', 'Grace Hopper', 'sub-Grace']
+  expect((await linesAbout(api.db, texts)).length).toBeGreaterThan(3)
+  expect((await remove(userId, 'grace.hopper@example.com')).status).toBe(422)
+  const answer = await remove(userId, email)
+  expect([answer.status, answer.body.kind, answer.body.target_id]).toEqual([202, 'user', userId])
+  for (const credential of [token, apiKey]) {
+    expect((await call(`${api.url}/api/v1/organizations`, { token: credential })).status).toBe(401)
+  }
+  await eraseAll(api.db)
+  expect(await linesAbout(api.db, texts)).toEqual([])
+  const left = await linesAbout(api.db, [userId])
+  expect(left.filter((line) => line.includes('127.0.0.1') && !line.includes(',operator,'))).toEqual([])
+  expect([...new Set(left.map((line) => line.split(':')[0]))].sort()).toEqual(['api_keys', 'audit_entries', 'users'])
+  const { body } = await call<{ actor: object; action: string }[]>(`${platform()}/audit-log?actor=${userId}`, {
+    token: api.owner.token,
+  })
+  expect(body[0]!.actor).toMatchObject({ user_id: userId, address: null })
+  // A second call is the same deletion; there is nothing left to compare a confirmation with.
+  expect((await remove(userId, 'x')).body.id).toBe(answer.body.id)
+  expect((await remove(newId('usr'), 'x')).status).toBe(404)
+})
+
+test('a login of the OpenID issuer does not make a deleted user again, and the operator can', async () => {
+  const { userId } = await grace('ada@example.com')
+  const person = { subject: 'sub-ada@example.com', email: 'ADA@example.com' }
+  expect(await wasRemoved(api.db, person)).toBe(false)
+  await remove(userId, 'ada@example.com')
+  expect(await wasRemoved(api.db, person)).toBe(true)
+  await eraseAll(api.db)
+  expect(await linesAbout(api.db, ['ada@example.com'])).toEqual([])
+  expect(await wasRemoved(api.db, person)).toBe(true)
+  expect(await wasRemoved(api.db, { ...person, email: 'else@example.com' })).toBe(true)
+  expect(await wasRemoved(api.db, { subject: 'else', email: 'ada@example.com' })).toBe(true)
+  expect(await wasRemoved(api.db, { subject: 'else', email: 'else@example.com' })).toBe(false)
+  const again = await api.db.begin((tx) => createUser(tx, { email: person.email, name: null, subject: person.subject }))
+  expect(again.id).not.toBe(userId)
+})
+
+test('a user who was removed before can be deleted, and so can a service member', async () => {
+  const { userId } = await grace('left@example.com')
+  await removeUser(api.db, operator, { userId })
+  expect((await linesAbout(api.db, ['left@example.com'])).length).toBeGreaterThan(0)
+  expect((await remove(userId, 'left@example.com')).status).toBe(202)
+  const service = await call<{ user_id: string }>(`${platform()}/service-members`, {
+    token: api.owner.token,
+    body: { name: 'deploy-robot', role: 'member' },
+  })
+  expect((await remove(service.body.user_id, 'deploy-robot')).status).toBe(202)
+  await eraseAll(api.db)
+  expect(await linesAbout(api.db, ['left@example.com', 'deploy-robot'])).toEqual([])
+})
