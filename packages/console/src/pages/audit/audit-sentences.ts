@@ -1,5 +1,5 @@
 import type { AuditAction, AuditEntry } from '@keyhook/client'
-import { exactText } from '../../components/time.tsx'
+import { minuteText } from '../../components/time-axis.ts'
 import { actionText } from './audit-words.ts'
 
 type Details = Record<string, unknown>
@@ -30,7 +30,7 @@ export const sentences: Record<AuditAction, string | ((details: Details) => stri
   'webhook.created': 'created the webhook {target}',
   'webhook.updated': 'changed the webhook {target}',
   'webhook.paused': ({ until }) =>
-    `paused the webhook {target}${typeof until === 'string' ? ` until ${exactText(until)}` : ''}`,
+    `paused the webhook {target}${typeof until === 'string' ? ` until ${minuteText(Date.parse(until))}` : ''}`,
   'webhook.resumed': 'resumed the webhook {target}',
   'webhook.secret_rotated': 'rotated the secret of the webhook {target}',
   'webhook.secret_switched': 'switched the webhook {target} to its new secret',
