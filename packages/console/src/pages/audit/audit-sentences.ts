@@ -13,6 +13,7 @@ export const sentences: Record<AuditAction, string | ((details: Details) => stri
   'organization.renamed': ({ from, to }) => `renamed the organization from “${text(from)}” to “${text(to)}”`,
   'organization.key_lifetime_set': ({ to }) =>
     to === null ? 'removed the limit for new API keys' : `limited new API keys to ${text(to)} days`,
+  'organization.quotas_set': 'changed the quotas of the organization',
   'member.invited': ({ role }) => `invited {target} as ${text(role)}`,
   'invitation.withdrawn': 'withdrew the invitation of {target}',
   'member.added': ({ to, invitation }) =>
@@ -21,12 +22,14 @@ export const sentences: Record<AuditAction, string | ((details: Details) => stri
   'member.removed': 'removed the member {target}',
   'service_member.created': ({ role }) => `created {target} as ${text(role)}`,
   'user.removed': 'removed the user {target}',
+  'user.deleted': 'deleted the user {target}',
   'user.subject_pinned': 'tied the user {target} to an account of the single sign-on',
   'user.verified': 'confirmed the address of {target}',
   'key.created': ({ acts_as }) => `created the API key {target}${acts_as === undefined ? '' : ' for a service member'}`,
   'key.updated': 'changed the API key {target}',
   'key.rotated': 'rotated the API key {target}',
   'key.revoked': 'revoked the API key {target}',
+  'key.leaked': 'reported that the API key {target} was found in public',
   'webhook.created': 'created the webhook {target}',
   'webhook.updated': 'changed the webhook {target}',
   'webhook.paused': ({ until }) =>
