@@ -21,7 +21,8 @@ import { createLocalIssuer } from '../login/login-tokens.ts'
 import { introspectionRoutes } from '../operator/introspection.ts'
 import { operatorOverviewRoutes } from '../operator/overview.ts'
 import { openOrganizationRoutes, operatorTokenRoutes, type SignOperatorToken } from '../operator/token-routes.ts'
-import { invitationRoutes, memberRoutes } from '../organizations/member-routes.ts'
+import { invitationRoutes } from '../organizations/invitation-routes.ts'
+import { memberRoutes } from '../organizations/member-routes.ts'
 import {
   operatorMemberRoutes,
   operatorOrganizationRoutes,
@@ -75,7 +76,12 @@ export function composeRoutes(
     ...organizationSettingsRoutes({ holdOrganization }),
     ...memberRoutes({ db, holdOrganization }),
     ...serviceMemberRoutes({ holdOrganization }),
-    ...invitationRoutes({ db, holdOrganization, publicUrl: config.publicUrl }),
+    ...invitationRoutes({
+      db,
+      holdOrganization,
+      publicUrl: config.publicUrl,
+      mailPerAddressMax: config.mailPerAddressMax,
+    }),
     ...auditLogRoutes({ db }),
     ...databaseRoutes({
       db,
