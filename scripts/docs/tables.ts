@@ -3,6 +3,7 @@ import { type audiences, commandTable, createWholeProgram } from '../../packages
 
 import { faultCatalogue } from '../../packages/server/src/lib/fault-catalogue.ts'
 import { deliverySettings } from '../../packages/server/src/settings/delivery-settings.ts'
+import { mailSettings } from '../../packages/server/src/settings/mail-settings.ts'
 import {
   archiveSettings,
   kubernetesSettings,
@@ -32,7 +33,14 @@ const settingsTable = (group: Record<string, Setting<unknown>>): string[] =>
     ]),
   )
 
-const secretFiles = [serverSettings, platformSettings, kubernetesSettings, archiveSettings, deliverySettings]
+const secretFiles = [
+  serverSettings,
+  mailSettings,
+  platformSettings,
+  kubernetesSettings,
+  archiveSettings,
+  deliverySettings,
+]
   .flatMap((group): Setting<unknown>[] => Object.values(group))
   .filter(({ secret }) => secret)
   .map(({ variable }) => `- ${code(`${variable}_FILE`)}`)
@@ -94,6 +102,7 @@ const permissionsTable = table(
 /** What can be generated, by the name that a page gives. */
 export const tables: Readonly<Record<string, readonly string[]>> = {
   'settings server': settingsTable(serverSettings),
+  'settings mail': settingsTable(mailSettings),
   'settings databases': settingsTable(platformSettings),
   'settings kubernetes': settingsTable(kubernetesSettings),
   'settings backups': settingsTable(archiveSettings),

@@ -24,6 +24,8 @@ export type ProblemCode =
   | 'events.id_taken'
   | 'invoice.month_not_over'
   | 'key.not_active'
+  | 'mail.limit_reached'
+  | 'mail.off'
   | 'member.last_owner'
   | 'restore.outside_window'
   | 'user.already_member'

@@ -9,7 +9,7 @@ export type OrganizationMember = {
   /** Null for a service member. */
   email: string | null
   name: string | null
-  /** Whether the operator or an OpenID login has confirmed the address. */
+  /** Whether the address was confirmed: by the operator, an OpenID login, or a link that was mailed there. */
   verified: boolean
   /** Whether it is a service member, which no person can log in as. */
   service: boolean
@@ -20,7 +20,9 @@ export type OrganizationMember = {
 export type NewServiceMember = { name: string; role: Exclude<MemberRole, 'owner'> }
 
 export type NewRole = { role: MemberRole }
-export type NewInvitation = { email: string; role: MemberRole }
+
+/** `mail`: send the link to the address, and to nobody else. Whoever accepts it has confirmed the address. */
+export type NewInvitation = { email: string; role: MemberRole; mail?: boolean }
 
 export type Invitation = {
   id: string
@@ -29,10 +31,14 @@ export type Invitation = {
   created_by: string
   created_at: string
   expires_at: string
+  /** Whether the link was sent to the address. */
+  mailed: boolean
 }
 
-/** `link` is shown here and never again. Without a public address of the server it starts with `/console`. */
-export type CreatedInvitation = Invitation & { link: string }
+/**
+ * `link` is shown here and never again; not at all if it was mailed. Without a public address of the server it starts with `/console`.
+ */
+export type CreatedInvitation = Invitation & { link?: string }
 
 export const members = (api: Api) => ({
   list: (options: ListOptions = {}): List<OrganizationMember> => api.list(api.platform(options, 'members'), options),

@@ -9,7 +9,7 @@ export type SessionOrganization = { id: string; name: string; role: Role; permis
 
 export type Session = {
   /** Null for the operator of the installation. */
-  user: { id: string; email: string | null; name: string | null } | null
+  user: { id: string; email: string | null; name: string | null; verified: boolean } | null
   operator: boolean
   organizations: SessionOrganization[]
 }
@@ -76,8 +76,17 @@ export const startSingleSignOn = async (returnTo: string): Promise<string> =>
 export const authorizeTerminal = async (request: { challenge: string; state: string; port: number }): Promise<string> =>
   (await call<{ redirect: string }>('POST', '/authorizations', request)).redirect
 
-/** Whether people sign in with an OpenID Connect issuer. */
-export const fetchSignInWay = (): Promise<{ openid: boolean }> => call('GET', '/config.json')
+/** Asks for a link by mail. The answer does not say whether somebody has the address. */
+export const mailSignInLink = (email: string): Promise<void> => call('POST', '/sign-in-mail', { email })
+
+/** Asks for a link that confirms the address of whoever is signed in. */
+export const mailConfirmation = (): Promise<void> => call('POST', '/confirmation-mail')
+
+export const confirmAddress = (link: string): Promise<void> => call('POST', '/confirmation', { link })
+
+/** Whether people sign in with an OpenID Connect issuer, and whether the server sends mail, also links to sign in. */
+export const fetchSignInWay = (): Promise<{ openid: boolean; mail: boolean; mail_sign_in: boolean }> =>
+  call('GET', '/config.json')
 
 type TokenAnswer = Session & { token: string; expires_at: string }
 

@@ -6,6 +6,7 @@ import { IconButton } from '../components/button.tsx'
 import { Notice } from '../components/notice.tsx'
 import { NotFound, PageLoading } from './fallbacks.tsx'
 import { Sidebar } from './sidebar.tsx'
+import { UnconfirmedNotice } from './unconfirmed-notice.tsx'
 
 const Drawer = lazy(() => import('./drawer.tsx'))
 const Palette = lazy(() => import('./palette.tsx'))
@@ -40,6 +41,7 @@ function Shell({ organization }: { organization: CurrentOrganization }) {
         <Suspense fallback={<PageLoading />}>
           {/* Another organization starts with fresh state. */}
           {organization.role === 'operator' && <ReadingNotice />}
+          <UnconfirmedNotice />
           <Outlet key={organization.id} />
         </Suspense>
       </main>

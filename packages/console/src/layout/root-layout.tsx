@@ -8,6 +8,7 @@ import { Notice } from '../components/notice.tsx'
 import { ErrorState } from '../components/states.tsx'
 
 const SignInPage = lazy(() => import('../pages/sign-in-page.tsx'))
+const MailedLinkPage = lazy(() => import('../pages/mailed-link-page.tsx'))
 const InvitationPage = lazy(() => import('../pages/invitation-page.tsx'))
 
 export const RootLayout = () => (
@@ -32,6 +33,13 @@ function AwayNotice() {
 function Pages() {
   const session = useQuery(sessionQuery)
   const { pathname } = useLocation()
+  if (pathname === '/mailed-sign-in' || pathname === '/confirm-address') {
+    return (
+      <Suspense>
+        <MailedLinkPage path={pathname} />
+      </Suspense>
+    )
+  }
   if (pathname === '/invitation') {
     return (
       <Suspense>

@@ -3,7 +3,8 @@ import { useNavigate } from '@tanstack/react-router'
 import { useEffect } from 'react'
 import { basePath } from '../address.ts'
 import { queryClient, sessionQuery } from '../api/client.ts'
-import { acceptInvitation, fetchInvitation, fetchSignInWay } from '../api/session.ts'
+import { acceptInvitation, fetchInvitation } from '../api/session.ts'
+import { useSignInWays } from '../api/sign-in-ways.ts'
 import { Button } from '../components/button.tsx'
 import { Notice } from '../components/notice.tsx'
 import { SingleSignOn } from '../components/single-sign-on.tsx'
@@ -21,7 +22,7 @@ export default function InvitationPage() {
     staleTime: Number.POSITIVE_INFINITY,
   })
   const { data: session, isPending } = useQuery({ ...sessionQuery, refetchInterval: false })
-  const way = useQuery({ queryKey: ['sign-in'], queryFn: fetchSignInWay, staleTime: Number.POSITIVE_INFINITY })
+  const way = useSignInWays()
   // With an OpenID issuer an invitation creates no user.
   const mustSignIn = way.data?.openid === true && !isPending && session === undefined
   const accept = useMutation({

@@ -1,10 +1,11 @@
-import { useQuery } from '@tanstack/react-query'
 import { useNavigate } from '@tanstack/react-router'
 import { useEffect, useState } from 'react'
 import { basePath } from '../address.ts'
 import { queryClient, sessionQuery } from '../api/client.ts'
-import { fetchSignInWay, signIn } from '../api/session.ts'
+import { signIn } from '../api/session.ts'
+import { useSignInWays } from '../api/sign-in-ways.ts'
 import { Code } from '../components/code.tsx'
+import { MailSignIn } from '../components/mail-sign-in.tsx'
 import { Notice } from '../components/notice.tsx'
 import { SingleSignOn } from '../components/single-sign-on.tsx'
 import { explain } from '../words/errors.ts'
@@ -56,7 +57,7 @@ const pageShown = (): string =>
   location.pathname === `${basePath}/sign-in` ? '' : location.pathname.slice(basePath.length + 1) + location.search
 
 function Ways() {
-  const way = useQuery({ queryKey: ['sign-in'], queryFn: fetchSignInWay, staleTime: Number.POSITIVE_INFINITY })
+  const way = useSignInWays()
   if (way.isPending) return null
   if (way.data?.openid) {
     return (
@@ -68,8 +69,11 @@ function Ways() {
   }
   return (
     <>
+      {way.data?.mail_sign_in && <MailSignIn />}
       <p className="muted">
-        Open the link that the server printed when it started. For a new link, run this command where the server runs:
+        {way.data?.mail_sign_in
+          ? 'Without mail, the operator makes a link where the server runs:'
+          : 'Open the link that the server printed when it started. For a new link, run this command where the server runs:'}
       </p>
       <Code text="npx keyhook console link --user EMAIL" label="Copy the command" wrap />
     </>

@@ -18,6 +18,7 @@ import { type BackupId, type DatabaseId, newId, type OrgId, type RestoreId, type
 import { StepFailure } from '../lib/step-failure.ts'
 import { isoTime } from '../lib/time.ts'
 import { inMegabytes } from '../lib/units.ts'
+import { notifyOwners } from '../mail/notices.ts'
 import { type BackupOrigin, isListed, moveBackup, moveRestore, wasCancelled } from './backup.ts'
 import {
   type BackupRow,
@@ -219,7 +220,12 @@ export async function failBackup(tx: PublishingTransaction, orgId: OrgId, id: Ba
   if (next === null) return
   await markBackupGivenUp(tx, orgId, id, next, reason)
   if (!isListed(backup)) return
-  const data = { backup_id: id, database_id: backup.database_id, reason }
+  const { database_id: databaseId } = backup
+  const database = await findDatabase(tx, orgId, databaseId)
+  // Who cancels a backup, or deletes its database, knows it.
+  if (database !== null && database.status !== 'deleting' && reason !== wasCancelled)
+    await notifyOwners(tx, orgId, [{ kind: 'backup.failed', databaseId, name: database.name, problem: reason }])
+  const data = { backup_id: id, database_id: databaseId, reason }
   await publish(tx, { orgId, type: 'backup.failed', data })
 }
 

@@ -43,6 +43,7 @@ export const commandTable: readonly CommandEntry[] = [
   ),
   operators('storage-limit', 'Set how much disk one database may use', storageLimit),
   operators('node', 'List, drain, activate and forget nodes, which run databases', () => import('./node-commands.ts')),
+  operators('mail', 'Test the mail server', () => import('./mail-commands.ts')),
   operators('migrate', 'Bring the database schema up to date', maintenance),
   operators('secrets', 'Reseal secrets, or delete those whose master key is lost', maintenance),
 ]

@@ -2,6 +2,7 @@ import { createOutput, exitOnSignal, type KeyhookCommand, OperationFailed, stopS
 import { Option } from 'commander'
 import { type Api, composeApi, composeProbes, type ReadStorage } from '../compose/api.ts'
 import { composeDispatcher, composeHints } from '../compose/dispatcher.ts'
+import { composeMail } from '../compose/mail.ts'
 import { composeInstances, composeJobQueue, composePlatformNode } from '../compose/platform.ts'
 import type { Database } from '../db/database.ts'
 import { createLog } from '../lib/log.ts'
@@ -68,6 +69,8 @@ async function serve(options: Options): Promise<void> {
   const hints = composeHints(installation, log)
   const metrics = createMetrics()
   metrics.describeProcess(version(), options.role === 'all' ? ['api', 'dispatcher', 'jobs'] : [options.role])
+  const mail = composeMail(installation, { log, metrics })
+  if (mail !== null) parts.defer(() => mail.close())
   const pools: Database[] = []
   if (options.role === 'all' || options.role === 'dispatcher') {
     const engine = await composeDispatcher(installation, { log, lines, hints, metrics })

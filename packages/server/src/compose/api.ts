@@ -167,6 +167,7 @@ export function composeApi(
     openId: openIdLogin(config, authenticate),
     peopleAreElsewhere: config.oidcIssuer !== null,
     masterKeys,
+    mailPerAddressMax: config.mailPerAddressMax,
     directory: parts.consoleDirectory,
     log,
   })

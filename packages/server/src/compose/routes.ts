@@ -23,7 +23,8 @@ import { introspectionRoutes } from '../operator/introspection.ts'
 import { operatorOverviewRoutes } from '../operator/overview.ts'
 import { quotaRoutes } from '../operator/quota-routes.ts'
 import { openOrganizationRoutes, operatorTokenRoutes, type SignOperatorToken } from '../operator/token-routes.ts'
-import { invitationRoutes, memberRoutes } from '../organizations/member-routes.ts'
+import { invitationRoutes } from '../organizations/invitation-routes.ts'
+import { memberRoutes } from '../organizations/member-routes.ts'
 import {
   operatorMemberRoutes,
   operatorOrganizationRoutes,
@@ -78,7 +79,12 @@ export function composeRoutes(
     ...organizationDeletionRoutes({ holdOrganization, enqueue }),
     ...memberRoutes({ db, holdOrganization }),
     ...serviceMemberRoutes({ holdOrganization }),
-    ...invitationRoutes({ db, holdOrganization, publicUrl: config.publicUrl }),
+    ...invitationRoutes({
+      db,
+      holdOrganization,
+      publicUrl: config.publicUrl,
+      mailPerAddressMax: config.mailPerAddressMax,
+    }),
     ...auditLogRoutes({ db }),
     ...databaseRoutes({
       db,

@@ -63,6 +63,24 @@ export const organizationOfDatabase = async (db: Executor, id: DatabaseId): Prom
   return row?.org_id ?? null
 }
 
+/** From where on the owners are told, and where they may be told again: two, or they would be told with every checkpoint. */
+const [nearlyFullShare, roomAgainShare] = [0.8, 0.7]
+
+export type NearlyFull = { org_id: OrgId; id: DatabaseId; name: string; used_bytes: number; limit_bytes: number }
+
+/** Those that have become nearly full since they were measured last. */
+export const takeNearlyFull = async (tx: Transaction, ids: readonly DatabaseId[]): Promise<NearlyFull[]> => {
+  const rows = await tx<(NearlyFull & { nearly_full: boolean })[]>`
+    update keyhook.database_stats s set nearly_full = not s.nearly_full
+    from keyhook.databases d
+    where d.org_id = s.org_id and d.id = s.database_id and d.id = any(${[...ids]}::text[])
+      and case when s.nearly_full then s.storage_used_bytes < s.storage_limit_bytes * ${roomAgainShare}::float8
+        else s.storage_used_bytes >= s.storage_limit_bytes * ${nearlyFullShare}::float8 end
+    returning d.org_id, d.id, d.name, s.storage_used_bytes::float8 as used_bytes,
+      s.storage_limit_bytes::float8 as limit_bytes, s.nearly_full`
+  return rows.filter((row) => row.nearly_full)
+}
+
 /** Returns the limit before; null if there is no such database. */
 export const setStorageLimit = async (
   db: Executor,

@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { type Database, databaseNowMs } from '../db/database.ts'
 import { deleteOldIdempotencyKeys } from '../http/idempotency.ts'
 import type { OrgId } from '../lib/ids.ts'
+import { deleteOldMails } from '../mail/queue-sql.ts'
 import { correctLanes, correctRetries, eraseOldSecrets } from './lane-sql.ts'
 import { stepRecovery } from './redelivery-sql.ts'
 import {
@@ -73,6 +74,7 @@ export function createMaintenance(deps: {
 
   async function hourly(): Promise<void> {
     await run('idempotency keys', () => deleteOldIdempotencyKeys(db))
+    await run('mails', () => deleteOldMails(db))
     await run('retention', applyRetention)
     await run('clock', correctTimes)
     await run('secrets', async () => void (await eraseOldSecrets(db)))

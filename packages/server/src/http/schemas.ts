@@ -49,7 +49,7 @@ export const nullable = <T extends Parameters<typeof Type.Union>[0][number]>(sch
 export const verified = () =>
   Type.Boolean({
     description:
-      'Whether the address was confirmed: by the operator, or by a login at the OpenID issuer. A user who joined with an invitation link belongs to that organization only until then.',
+      'Whether the address was confirmed: by the operator, by a login at the OpenID issuer, or by a link that was mailed there. A user who joined with an invitation link belongs to that organization only until then.',
   })
 
 export const isService = () =>

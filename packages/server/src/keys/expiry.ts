@@ -1,5 +1,6 @@
 import type { PublishingTransaction, Transact, Transaction } from '../db/database.ts'
 import type { OrgId } from '../lib/ids.ts'
+import { notifyOwners } from '../mail/notices.ts'
 import { announceExpired, announceExpiring, type NamedKey } from './events.ts'
 import { type NamedRow, namedOf } from './sql.ts'
 
@@ -28,7 +29,10 @@ export function createKeyExpiry(deps: { transact: Transact; onError: (error: unk
     })
     await repeat(async (tx) => {
       const { orgId, keys } = await takeNotices(tx)
-      if (orgId !== null) await announceExpiring(tx, orgId, keys)
+      if (orgId === null) return 0
+      const notices = keys.map((key) => ({ kind: 'key.expiring' as const, ...key }))
+      await notifyOwners(tx, orgId, notices)
+      await announceExpiring(tx, orgId, keys)
       return keys.length
     })
   }

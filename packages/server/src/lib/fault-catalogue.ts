@@ -148,6 +148,13 @@ export const faultCatalogue = {
     when: 'The database cannot be restored to this time. `detail` has the reason and the possible times.',
     advice: 'Choose a time in `recovery_window`. A time that is not stored yet is available after about a minute.',
   },
+  'mail.off': {
+    status: 409,
+    title: 'This server sends no such mail',
+    when: 'The request asks for a mail, and the operator has set no mail server; or for a sign-in link although an OpenID issuer decides who signs in.',
+    advice:
+      'Use the way without mail: an invitation without `mail` answers its link, and the operator confirms addresses and makes sign-in links.',
+  },
   'user.already_member': {
     status: 409,
     title: 'The user is a member of the organization already',
@@ -243,6 +250,12 @@ export const faultCatalogue = {
     title: 'A limit of the organization is reached',
     when: 'The organization has reached its limit of keys, webhooks, databases, members or storage. `detail` says whether the operator has set the limit for this organization.',
     advice: 'Remove a record, or ask the operator for a higher limit.',
+  },
+  'mail.limit_reached': {
+    status: 429,
+    title: 'Too many mails in this hour',
+    when: 'As many mails of this kind as allowed were asked for in this hour: for the address, from the address of the caller, or for the organization.',
+    advice: 'Ask again in the next hour, or use the way without mail, such as the link of an invitation.',
   },
   'request.rate_limited': {
     status: 429,

@@ -28,6 +28,13 @@ export function isInNetworks(address: string, networks: readonly string[]): bool
   return family !== null && compile(networks)[family].check(plain, family)
 }
 
+/** What counts as one client: an IPv6 client has a whole /64 of addresses. */
+export function clientNetwork(address: string): string {
+  if (!ipaddr.isValid(address)) return address
+  const parsed = ipaddr.process(address)
+  return parsed.kind() === 'ipv6' ? (parsed as ipaddr.IPv6).parts.slice(0, 4).join(':') : parsed.toString()
+}
+
 const familyOf = (address: string) => (isIPv4(address) ? 'ipv4' : isIPv6(address) ? 'ipv6' : null)
 
 /** A list for each family: one for both would find every IPv4 address in ::/0. */
@@ -70,5 +77,5 @@ export const isPrivateChannel = (url: URL): boolean =>
   url.protocol === 'https:' || (url.protocol === 'http:' && isLoopback(url.hostname))
 
 // The URL parser has normalised IPv4 addresses, so `127.example.com` does not match.
-const isLoopback = (hostname: string): boolean =>
+export const isLoopback = (hostname: string): boolean =>
   hostname === 'localhost' || hostname === '[::1]' || /^127(\.\d{1,3}){3}$/.test(hostname)

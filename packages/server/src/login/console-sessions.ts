@@ -12,15 +12,31 @@ export const idleHours = 24
 export const lifetimeDays = 14
 
 /** `user_id` is null for the operator. */
-export type SessionRow = { id: SessionId; user_id: UserId | null; email: string | null; name: string | null }
+export type SessionRow = {
+  id: SessionId
+  user_id: UserId | null
+  email: string | null
+  name: string | null
+  /** Whether the address was confirmed. */
+  verified: boolean
+}
 
 /** Expired links are deleted here: nobody else looks for them. */
-const insertLink = async (tx: Transaction, hash: Buffer, userId: UserId | null): Promise<void> => {
+export const insertLink = async (
+  tx: Transaction,
+  hash: Buffer,
+  userId: UserId | null,
+  minutes: number,
+): Promise<void> => {
   await tx`delete from keyhook.console_links where expires_at < now()`
   await tx`
     insert into keyhook.console_links (secret_hash, user_id, expires_at)
-    values (${hash}, ${userId}, now() + make_interval(secs => ${linkMinutes * 60}))`
+    values (${hash}, ${userId}, now() + make_interval(mins => ${minutes}))`
 }
+
+/** Whether it was not used yet, and still works. */
+export const isLinkOpen = (tx: Transaction, hash: Buffer) =>
+  tx`select 1 from keyhook.console_links where secret_hash = ${hash} and expires_at > now()`.exists()
 
 /** Deletes the link, so that of two requests with it only one gets it. */
 const takeLink = (tx: Transaction, hash: Buffer) =>
@@ -50,7 +66,7 @@ const useSession = (db: Database, hash: Buffer) =>
       where secret_hash = ${hash} and expires_at > now()
       returning id, user_id
     )
-    select s.id, s.user_id, u.email, u.name
+    select s.id, s.user_id, u.email, u.name, u.verified_by is not null as verified
     from session s left join keyhook.users u on u.id = s.user_id and u.removed_at is null and not u.is_service
     where s.user_id is null or u.id is not null`.first()
 
@@ -63,6 +79,11 @@ export const endAllSessions = (db: Executor, hash: Buffer) => db<SessionRow[]>`
   using (select user_id from keyhook.console_sessions where secret_hash = ${hash}) mine
   where s.user_id is not distinct from mine.user_id
   returning s.id, s.user_id`
+
+/** `except`: the session that stays. */
+export const endOtherSessionsOf = async (tx: Transaction, userId: UserId, except: SessionId): Promise<void> => {
+  await tx`delete from keyhook.console_sessions where user_id = ${userId} and id <> ${except}`
+}
 
 export const endSessionsOf = async (tx: Transaction, userId: UserId): Promise<void> => {
   await tx`delete from keyhook.console_sessions where user_id = ${userId}`
@@ -118,7 +139,7 @@ export const linkMinutes = 10
 /** A path below the address of the server. The secret is in the fragment, which no browser sends: it is in no log of a server. */
 export async function createSignInLink(db: Database, userId: UserId | null): Promise<string> {
   const secret = newSecret()
-  await db.begin((tx) => insertLink(tx, secretHash(secret), userId))
+  await db.begin((tx) => insertLink(tx, secretHash(secret), userId, linkMinutes))
   return `/console/sign-in#${secret}`
 }
 

@@ -11,7 +11,7 @@ import { newId, type SessionId, type UserId } from '../lib/ids.ts'
 import type { MasterKeys } from '../lib/master-keys.ts'
 import { secretHash } from '../lib/secrets.ts'
 import { isoTime } from '../lib/time.ts'
-import { checkMemberQuota } from '../organizations/rules.ts'
+import { checkMemberQuota, confirmAddress } from '../organizations/rules.ts'
 import {
   deleteInvitation,
   type FoundInvitation,
@@ -20,7 +20,14 @@ import {
   lockOrganization,
   setMembership,
 } from '../organizations/sql.ts'
-import { checkMayJoin, findUserByEmail, insertUser, isUnverifiedIn, lockUser } from '../organizations/users.ts'
+import {
+  checkMayJoin,
+  findUserByEmail,
+  insertUser,
+  isUnverifiedIn,
+  isUnverifiedWith,
+  lockUser,
+} from '../organizations/users.ts'
 import { addConsoleFiles } from './console-files.ts'
 import { addAuthorization, addOpenIdLogin } from './console-login.ts'
 import {
@@ -37,6 +44,7 @@ import {
   sessionSecret,
   setSession,
 } from './console-sessions.ts'
+import { addMailedLinks, mailWays } from './mailed-links.ts'
 import type { OpenIdClient, OpenIdPerson } from './openid.ts'
 
 /** Tokens are accepted a minute longer, for clocks that differ: five minutes in all. */
@@ -52,12 +60,14 @@ export type ConsoleDeps = {
   /** An OpenID issuer knows the people: no invitation creates a user. */
   peopleAreElsewhere: boolean
   masterKeys: MasterKeys
+  mailPerAddressMax: number
   /** Where the built console is; null if it is not there. */
   directory: string | null
   log: Logger
 }
 
-const usedLink = 'A link works once, for ten minutes. "npx keyhook console link --user EMAIL" makes another one.'
+const usedLink =
+  'A link works once, and for minutes. Ask for another one, or run "npx keyhook console link --user EMAIL" where the server runs.'
 
 const linkBody = closed({ link: Type.String({ maxLength: 100 }) })
 
@@ -153,8 +163,12 @@ export function addConsole(app: FastifyInstance, deps: ConsoleDeps): void {
   })
 
   addAuthorization(app, deps)
+  const mailing = { ...deps, signsIn: !deps.peopleAreElsewhere }
+  addMailedLinks(app, mailing)
 
-  app.get('/console/config.json', async (_request, reply) => reply.send({ openid: deps.openId !== null }))
+  app.get('/console/config.json', async (_request, reply) =>
+    reply.send({ openid: deps.openId !== null, ...(await mailWays(mailing)) }),
+  )
   if (deps.openId !== null) {
     const { client, userOf } = deps.openId
     addOpenIdLogin(app, {
@@ -176,9 +190,9 @@ export function addConsole(app: FastifyInstance, deps: ConsoleDeps): void {
 
 const isHttps = (address: string): boolean => address.startsWith('https:')
 
-const whoIs = ({ user_id: id, email, name }: SessionRow) => ({
+const whoIs = ({ user_id: id, email, name, verified }: SessionRow) => ({
   operator: id === null,
-  user: id === null ? null : { id, email, name },
+  user: id === null ? null : { id, email, name, verified },
 })
 
 /** What a person sees before accepting. */
@@ -209,7 +223,11 @@ const acceptInvitation = (db: Database, accepting: Accepting) =>
     // Two requests with one link: the second finds nothing to delete.
     if ((await deleteInvitation(tx, found.org_id, found.id)) === null) return null
     const userId = accepting.userId ?? (await newUser(tx, found, accepting))
-    await join(tx, found, { kind: 'login', userId, tokenId: null, address: accepting.address })
+    const actor = { kind: 'login', userId, tokenId: null, address: accepting.address } as const
+    // Nobody but a reader of the mail has the link of a mailed invitation.
+    if (found.mailed && (await isUnverifiedWith(tx, userId, found.email)))
+      await confirmAddress(tx, actor, { userId, verifiedBy: 'email' })
+    await join(tx, found, actor)
     const secret = accepting.userId === null ? await openSession(tx, userId, accepting.cookie) : null
     return { userId, orgId: found.org_id, secret }
   })
@@ -228,16 +246,20 @@ async function join(tx: Transaction, { org_id: orgId, id, role }: FoundInvitatio
   await recordAudit(tx, { orgId, action: 'member.added', actor, targetId: userId, details })
 }
 
-/** Whoever made the link could have opened it: the address is not verified, and counts in this organization only. */
+/**
+ * Whoever made a link that was shown could have opened it: the address is not verified, and counts in this organization only. One
+ * that was mailed verifies it, beside a user who came with the same address by a link that was shown.
+ */
 async function newUser(
   tx: Transaction,
-  { email, org_id: orgId }: FoundInvitation,
+  { email, org_id: orgId, mailed }: FoundInvitation,
   { mayCreateUser }: Accepting,
 ): Promise<UserId> {
-  const isTaken = (await findUserByEmail(tx, email)) !== null || (await isUnverifiedIn(tx, orgId, email))
+  const isTaken = (await findUserByEmail(tx, email)) !== null || (!mailed && (await isUnverifiedIn(tx, orgId, email)))
   if (!mayCreateUser || isTaken) throw signInFirst()
   const id = newId('usr')
-  await insertUser(tx, { id, email, name: null, subject: null, verified_by: null, invited_to: orgId })
+  const from = mailed ? ({ verified_by: 'email', invited_to: null } as const) : { verified_by: null, invited_to: orgId }
+  await insertUser(tx, { id, email, name: null, subject: null, ...from })
   return id
 }
 

@@ -2,31 +2,20 @@ import Type from 'typebox'
 import { recordAudit } from '../access/audit.ts'
 import { type Role, roles } from '../access/roles.ts'
 import type { Database, HoldOrganization, Transaction } from '../db/database.ts'
-import { choice, chosen, mark, withChoices } from '../http/basis.ts'
-import { listById, onlyPageQuery } from '../http/lists.ts'
+import { chosen, mark } from '../http/basis.ts'
+import { onlyPageQuery } from '../http/lists.ts'
 import { type Call, type Listing, type Route, route } from '../http/route.ts'
-import { closed, component, createdAt, id, isService, nullable, timestamp, verified } from '../http/schemas.ts'
+import { closed, component, id, isService, nullable, timestamp, verified } from '../http/schemas.ts'
 import { Fault, notFound } from '../lib/faults.ts'
-import { isId, newId, type OrgId, type UserId } from '../lib/ids.ts'
-import { newSecret, secretHash } from '../lib/secrets.ts'
+import { isId, type OrgId, type UserId } from '../lib/ids.ts'
 import { isoTime } from '../lib/time.ts'
-import { checkMemberQuota, endMembership, neverOwner } from './rules.ts'
-import {
-  countInvitations,
-  countOtherOwners,
-  deleteInvitation,
-  type InvitationRow,
-  insertInvitation,
-  listInvitations,
-  listMembersOf,
-  type MemberRow,
-  setMembership,
-} from './sql.ts'
+import { endMembership, neverOwner } from './rules.ts'
+import { countOtherOwners, listMembersOf, type MemberRow, setMembership } from './sql.ts'
 import { serviceMember } from './users.ts'
 
 const here = chosen(106)
 
-const role = () => Type.Enum([...roles], { description: 'What the user may do in the organization.' })
+export const role = () => Type.Enum([...roles], { description: 'What the user may do in the organization.' })
 
 export const member = component('OrganizationMember', here, {
   user_id: id('usr', 'The user.'),
@@ -63,49 +52,6 @@ export const removalQuery = closed({
 })
 
 const newRole = component('NewRole', here, { role: role() })
-
-const newInvitation = component('NewInvitation', here, {
-  email: Type.String({
-    maxLength: 255,
-    pattern: '^[^\\s@\\x00-\\x1f\\x7f]+@[^\\s@\\x00-\\x1f\\x7f]+$',
-    description: 'Whom you invite. Nothing is sent there: pass on the link yourself.',
-    examples: ['grace@example.com'],
-  }),
-  role: role(),
-})
-
-const invitationFields = {
-  id: id('ivt', 'The invitation.'),
-  email: Type.String({ description: 'Who is invited.', examples: ['grace@example.com'] }),
-  role: role(),
-  created_by: id('usr', 'Who invites.'),
-  created_at: createdAt(),
-  expires_at: timestamp('Until then the link works.'),
-}
-
-const invitation = component('Invitation', here, invitationFields)
-
-const createdInvitation = component('CreatedInvitation', here, {
-  ...invitationFields,
-  link: Type.Optional(
-    withChoices(
-      Type.String({
-        description: 'The link to accept it, once. Shown only here.',
-        examples: ['https://keyhook.example.com/console/invitation#ZXhhbXBsZS1zZWNyZXQtZXhhbXBsZS1zZWNyZXQtMDE'],
-      }),
-      choice(96, 'Absent if the answer is a repetition (`Idempotency-Replayed`).'),
-    ),
-  ),
-})
-
-const invitationOf = ({ id, email, role, created_by, created_at, expires_at }: InvitationRow) => ({
-  id,
-  email,
-  role: role satisfies Role,
-  created_by,
-  created_at: isoTime(created_at),
-  expires_at: isoTime(expires_at),
-})
 
 const membersPath = '/platform/v1/organizations/:orgId/members'
 
@@ -195,7 +141,7 @@ export async function findMember(tx: Transaction, orgId: OrgId, userId: UserId):
 }
 
 /** An admin who could make owners would be one. */
-function checkOwners(access: Call['access'], ...involved: Role[]): void {
+export function checkOwners(access: Call['access'], ...involved: Role[]): void {
   if (access.membership?.role === 'owner' || !involved.includes('owner')) return
   throw new Fault('auth.permission_missing', { public: 'Only an owner of the organization may do this.' })
 }
@@ -206,86 +152,3 @@ async function checkOwnerLeft(tx: Transaction, orgId: OrgId, { user_id, role }: 
     public: 'The organization would have no owner. Make somebody else an owner first.',
   })
 }
-
-const invitationsPath = '/platform/v1/organizations/:orgId/invitations'
-const invitationsPerOrgMax = 1_000
-
-export function invitationRoutes(deps: {
-  db: Database
-  holdOrganization: HoldOrganization
-  /** Where people reach this server; null: the link is relative to it. */
-  publicUrl: string | null
-}): Route[] {
-  const { db, holdOrganization } = deps
-  return [
-    route({
-      method: 'POST',
-      path: invitationsPath,
-      needs: 'members:manage',
-      audit: 'member.invited',
-      basis: here,
-      tag: 'Members',
-      summary: 'Invite a member',
-      description:
-        'Makes a link by which one person joins the organization within 7 days: the user who is signed in to the console, or a new user with this address. Only an owner invites owners.',
-      body: newInvitation,
-      faults: ['limit.reached'],
-      success: { status: 201, description: 'The invitation, with its link.', schema: createdInvitation },
-      async handler({ orgId, userId, actor, access, body, once }) {
-        const { email, role } = body as { email: string; role: Role }
-        checkOwners(access, role)
-        const secret = newSecret()
-        return holdOrganization(orgId, (tx) =>
-          once(tx, async () => {
-            if ((await countInvitations(tx, orgId)) >= invitationsPerOrgMax) throw tooMany()
-            const id = newId('ivt')
-            const made = { id, email, role, created_by: userId, hash: secretHash(secret) }
-            const record = invitationOf(await insertInvitation(tx, orgId, made))
-            await checkMemberQuota(tx, orgId)
-            await recordAudit(tx, { orgId, action: 'member.invited', actor, targetId: id, details: { email, role } })
-            const link = `${deps.publicUrl ?? ''}/console/invitation#${secret}`
-            const location = `${invitationsPath.replace(':orgId', orgId)}/${id}`
-            return { status: 201, location, body: { ...record, link }, withoutSecrets: record }
-          }),
-        )
-      },
-    }),
-    route({
-      method: 'GET',
-      path: invitationsPath,
-      needs: 'members:manage',
-      audit: null,
-      basis: here,
-      tag: 'Members',
-      summary: 'List invitations',
-      description: 'Those that nobody has accepted yet.',
-      query: onlyPageQuery,
-      success: { status: 200, description: 'The invitations.', schema: Type.Array(invitation) },
-      async handler({ orgId }) {
-        return listById('ivt', invitationOf, (request) => listInvitations(db, orgId, request))
-      },
-    }),
-    route({
-      method: 'DELETE',
-      path: `${invitationsPath}/:invitationId`,
-      needs: 'members:manage',
-      audit: 'invitation.withdrawn',
-      basis: here,
-      tag: 'Members',
-      summary: 'Withdraw an invitation',
-      description: 'Its link stops working at once.',
-      success: { status: 204, description: 'It is withdrawn.' },
-      async handler({ orgId, params: { invitationId: id }, actor }) {
-        await db.begin(async (tx) => {
-          const gone = await deleteInvitation(tx, orgId, id)
-          if (gone === null) throw notFound(`${id} is not in ${orgId}`)
-          await recordAudit(tx, { orgId, action: 'invitation.withdrawn', actor, targetId: id, details: gone })
-        })
-        return { status: 204 }
-      },
-    }),
-  ]
-}
-
-const tooMany = (): Fault =>
-  new Fault('limit.reached', { public: `An organization has at most ${invitationsPerOrgMax} open invitations.` })

@@ -87,18 +87,23 @@ export async function createUser(
 }
 
 /** Confirms that the address belongs to the user, who may then belong to any organization. Does nothing if it is confirmed. */
-export async function verifyUser(db: Database, actor: Actor, { userId }: { userId: UserId }): Promise<UserRow> {
-  return db.begin(async (tx) => {
-    const user = await lockUser(tx, userId)
-    if (user === null) throw noSuch('user', userId)
-    if (user.verified_by === null) {
-      if (user.is_service) throw serviceMember('There is no address to confirm.')
-      const other = await findUserByEmail(tx, user.email)
-      if (other !== null) throw taken('email', user.email, other)
-      await verifyIn(tx, actor, { userId, verifiedBy: 'operator' })
-    }
-    return (await findUser(tx, userId))!
-  })
+export const verifyUser = (db: Database, actor: Actor, { userId }: { userId: UserId }): Promise<UserRow> =>
+  db.begin((tx) => confirmAddress(tx, actor, { userId, verifiedBy: 'operator' }))
+
+export async function confirmAddress(
+  tx: Transaction,
+  actor: Actor,
+  { userId, verifiedBy }: { userId: UserId; verifiedBy: VerifiedBy },
+): Promise<UserRow> {
+  const user = await lockUser(tx, userId)
+  if (user === null) throw noSuch('user', userId)
+  if (user.verified_by === null) {
+    if (user.is_service) throw serviceMember('There is no address to confirm.')
+    const other = await findUserByEmail(tx, user.email)
+    if (other !== null) throw taken('email', user.email, other)
+    await verifyIn(tx, actor, { userId, verifiedBy })
+  }
+  return (await findUser(tx, userId))!
 }
 
 export async function verifyIn(

@@ -156,6 +156,8 @@ export type InvitationRow = {
   created_by: UserId
   created_at: Date
   expires_at: Date
+  /** The link went to the address by mail, and to nobody else. */
+  mailed: boolean
 }
 
 /** Expired ones of the organization are deleted first, and do not count. */
@@ -169,16 +171,16 @@ export const countInvitations = async (tx: Transaction, orgId: OrgId): Promise<n
 export const insertInvitation = (
   tx: Transaction,
   orgId: OrgId,
-  invitation: Pick<InvitationRow, 'id' | 'email' | 'role' | 'created_by'> & { hash: Buffer },
+  invitation: Pick<InvitationRow, 'id' | 'email' | 'role' | 'created_by' | 'mailed'> & { hash: Buffer },
 ) =>
   tx<InvitationRow[]>`
-    insert into keyhook.invitations (org_id, id, email, role, secret_hash, created_by, expires_at)
+    insert into keyhook.invitations (org_id, id, email, role, secret_hash, created_by, mailed, expires_at)
     values (${orgId}, ${invitation.id}, ${invitation.email}, ${invitation.role}, ${invitation.hash},
-      ${invitation.created_by}, now() + make_interval(days => ${invitationDays}))
-    returning id, email, role, created_by, created_at, expires_at`.one()
+      ${invitation.created_by}, ${invitation.mailed}, now() + make_interval(days => ${invitationDays}))
+    returning id, email, role, created_by, created_at, expires_at, mailed`.one()
 
 export const listInvitations = (db: Database, orgId: OrgId, { before, limit }: PageRequest) => db<InvitationRow[]>`
-  select id, email, role, created_by, created_at, expires_at from keyhook.invitations
+  select id, email, role, created_by, created_at, expires_at, mailed from keyhook.invitations
   where org_id = ${orgId} and expires_at > now() and (${before}::text is null or id < ${before})
   order by id desc limit ${limit}`
 
@@ -188,9 +190,18 @@ export const deleteInvitation = (tx: Transaction, orgId: OrgId, id: InvitationId
 
 export type FoundInvitation = InvitationRow & { org_id: OrgId; organization: string }
 
+/** Gives a mailed invitation the link of its mail, the same for every attempt to send it. Null if it was accepted or withdrawn. */
+export const setInvitationLink = (tx: Transaction, orgId: OrgId, id: InvitationId, hash: Buffer) =>
+  tx<{ role: Role; organization: string; inviter: string | null }[]>`
+    update keyhook.invitations i set secret_hash = ${hash}
+    from keyhook.organizations o, keyhook.users u
+    where i.org_id = ${orgId} and i.id = ${id} and i.mailed and i.expires_at > now()
+      and o.id = i.org_id and u.id = i.created_by
+    returning i.role, o.name as organization, case when u.verified_by is not null then u.email end as inviter`.first()
+
 /** The invitation of a link; null if it was accepted, withdrawn or is too old. Names its organization: the link is the key. */
 export const findInvitation = (db: Executor, hash: Buffer) =>
   db<FoundInvitation[]>`
-    select i.org_id, o.name as organization, i.id, i.email, i.role, i.created_by, i.created_at, i.expires_at
+    select i.org_id, o.name as organization, i.id, i.email, i.role, i.created_by, i.created_at, i.expires_at, i.mailed
     from keyhook.invitations i join keyhook.organizations o on o.id = i.org_id
     where i.secret_hash = ${hash} and i.expires_at > now()`.first()

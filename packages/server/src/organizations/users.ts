@@ -3,7 +3,7 @@ import type { Fragment } from '../db/statement.ts'
 import { Fault } from '../lib/faults.ts'
 import type { OrgId, UserId } from '../lib/ids.ts'
 
-/** Who confirmed that the address belongs to the user. Nothing writes `email` yet. */
+/** Who confirmed that the address belongs to the user; `email`: whoever is the user opened a link that was mailed there. */
 export type VerifiedBy = 'operator' | 'openid' | 'email'
 
 export type NewUser = {
@@ -55,6 +55,13 @@ export const isUnverifiedIn = (db: Executor, orgId: OrgId, email: string) =>
   db`
     select 1 from keyhook.users
     where lower(email collate "C") = lower(${email}::text collate "C") and invited_to = ${orgId}
+      and removed_at is null and verified_by is null`.exists()
+
+/** Whether the user has this address, and nobody has confirmed it. */
+export const isUnverifiedWith = (db: Executor, id: UserId, email: string) =>
+  db`
+    select 1 from keyhook.users
+    where id = ${id} and lower(email collate "C") = lower(${email}::text collate "C")
       and removed_at is null and verified_by is null`.exists()
 
 export const findUserBySubject = async (db: Executor, subject: string): Promise<UserId | null> => {

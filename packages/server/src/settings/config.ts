@@ -1,4 +1,5 @@
 import { deliverySettings } from './delivery-settings.ts'
+import { mailSettings } from './mail-settings.ts'
 import { archiveSettings, kubernetesSettings, platformSettings } from './platform-settings.ts'
 import { serverSettings } from './server-settings.ts'
 import { InvalidValue, readSecretFiles, type Setting } from './setting.ts'
@@ -9,6 +10,7 @@ import { InvalidValue, readSecretFiles, type Setting } from './setting.ts'
  */
 export const settings = {
   ...serverSettings,
+  ...mailSettings,
   ...platformSettings,
   ...kubernetesSettings,
   ...archiveSettings,
@@ -50,6 +52,8 @@ const needs = [
   [settings.oidcClientId, settings.oidcIssuer],
   [settings.oidcClientId, settings.publicUrl],
   [settings.oidcAudience, settings.oidcIssuer],
+  [settings.smtpUrl, settings.mailFrom],
+  [settings.smtpUrl, settings.publicUrl],
   [settings.s3AccessKeyId, settings.s3SecretAccessKey],
   [settings.s3SecretAccessKey, settings.s3AccessKeyId],
   [settings.s3Endpoint, settings.s3Bucket],

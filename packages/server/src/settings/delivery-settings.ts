@@ -1,5 +1,3 @@
-import { X509Certificate } from 'node:crypto'
-import { readFileSync } from 'node:fs'
 import {
   attemptsMax,
   leaseMsMax,
@@ -8,7 +6,7 @@ import {
   waitDaysMax,
 } from '../delivery/retry-schedule.ts'
 import { type Network, readNetwork } from '../lib/network.ts'
-import { count, InvalidValue, integer, matching, oneOf, optional, secret, setting } from './setting.ts'
+import { certificateFile, count, InvalidValue, integer, matching, oneOf, optional, secret, setting } from './setting.ts'
 
 const networks = (value: string): Network[] =>
   value.split(',').map((part) => {
@@ -24,19 +22,6 @@ const otlpUrl = (value: string): string => {
   return value
 }
 
-/** Read at the start, so that a missing file is reported then and not at the first delivery. */
-const certificates = (path: string): string => {
-  try {
-    const pem = readFileSync(path, 'utf8')
-    new X509Certificate(pem)
-    return pem
-  } catch (error) {
-    throw new InvalidValue(
-      `is not a readable file of PEM certificates (${(error as Error).message}); "npx keyhook receive --print-certificate" creates one`,
-    )
-  }
-}
-
 const readSchedule = (value: string): RetrySchedule => {
   const schedule = readRetrySchedule(value)
   if (schedule === null) throw new InvalidValue(`is not a schedule such as 0s,5s,5m,2h (${waits})`)
@@ -50,9 +35,10 @@ export const deliverySettings = {
   deliveryAllowNetworks: optional('KEYHOOK_DELIVERY_ALLOW_NETWORKS', networks).about(
     'Networks (CIDRs, separated by commas) that deliveries may go to although they are not public, such as `10.0.0.0/8`.',
   ),
-  deliveryCa: optional('KEYHOOK_DELIVERY_CA_FILE', certificates).about(
-    'PEM file of certificate authorities that receivers may use besides the public ones.',
-  ),
+  deliveryCa: optional(
+    'KEYHOOK_DELIVERY_CA_FILE',
+    certificateFile('"npx keyhook receive --print-certificate" creates one'),
+  ).about('PEM file of certificate authorities that receivers may use besides the public ones.'),
   deliveryMsMax: setting('KEYHOOK_DELIVERY_TIMEOUT_MS', '15000', count(100, 300_000, 'milliseconds')).about(
     'Time that one attempt may take, from DNS to the last byte of the response.',
   ),

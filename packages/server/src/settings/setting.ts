@@ -1,3 +1,4 @@
+import { X509Certificate } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 
 /** One environment variable: its name, default, description and parser. */
@@ -73,6 +74,19 @@ export const matching =
   }
 
 export const text = (value: string): string => value
+
+/** Read at the start, so that a missing file is reported then and not when it is first used. */
+export const certificateFile =
+  (advice: string) =>
+  (path: string): string => {
+    try {
+      const pem = readFileSync(path, 'utf8')
+      new X509Certificate(pem)
+      return pem
+    } catch (error) {
+      throw new InvalidValue(`is not a readable file of PEM certificates (${(error as Error).message}); ${advice}`)
+    }
+  }
 
 type Variables = Readonly<Record<string, string | undefined>>
 

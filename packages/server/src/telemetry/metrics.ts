@@ -3,6 +3,7 @@ import type { StorageReport } from '../databases/storage-rules.ts'
 import type { DispatchObserver } from '../delivery/dispatcher/work.ts'
 import type { Answered } from '../http/app.ts'
 import { jobKinds } from '../jobs/queue.ts'
+import type { MailOutcome } from '../mail/sender.ts'
 import { type ClusterReading, createClusterGauges } from './cluster-metrics.ts'
 import { addGauge, createProcessGauges } from './process-gauges.ts'
 
@@ -37,6 +38,12 @@ export function createMetrics() {
     help: 'Counts jobs that were given up after their last attempt.',
     labelNames: ['kind'],
     initial: [...jobKinds],
+  })
+  const mails = createTally(registry, {
+    name: 'keyhook_mails_total',
+    help: 'Counts mails by outcome: sent, failed (an attempt, which is repeated), given_up, or left_out because nothing was to be sent any more.',
+    labelNames: ['outcome'],
+    initial: ['sent', 'failed', 'given_up', 'left_out'],
   })
   const requests = createHistogram({
     name: 'keyhook_http_request_duration_seconds',
@@ -131,6 +138,7 @@ export function createMetrics() {
       jobs.observe(seconds, jobLabels(kind, outcome)),
     /** After the last attempt of a job that did not succeed. */
     jobFailed: (kind: string) => failedJobs(kind),
+    mailed: (outcome: MailOutcome) => mails(outcome),
     ...createProcessGauges(registry),
     /** What is the same for all processes of the installation, from its database. */
     watchCluster: (read: () => Promise<ClusterReading>) => createClusterGauges(registry, read),

@@ -188,6 +188,7 @@ test('nothing is served besides the route table, the console, the public pages a
     ...['GET /console', 'GET /console*', 'POST /console/session', 'POST /console/token'],
     ...['POST /console/invitation', 'POST /console/invitation-preview', 'GET /console/config.json'],
     ...['POST /console/authorizations', 'POST /console/authorizations/token'],
+    ...['POST /console/sign-in-mail', 'POST /console/confirmation-mail', 'POST /console/confirmation'],
     ...['DELETE /console/session', 'DELETE /console/sessions'],
   ]
   expect([...served].sort()).toEqual([...listed, ...open, ...console].sort())

@@ -1,12 +1,13 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Logger } from 'pino'
-import type { Database } from '../../db/database.ts'
+import type { Database, Transaction } from '../../db/database.ts'
 import type { DatabaseId } from '../../lib/ids.ts'
 import type { KeyedQueue } from '../../lib/keyed-queue.ts'
 import { StepFailure } from '../../lib/step-failure.ts'
+import { notifyOwners } from '../../mail/notices.ts'
 import type { LocalInstances } from '../drivers/driver.ts'
 import { type DiskLevel, diskLevels, type StorageReport, thresholdsOf } from '../storage-rules.ts'
-import { recordStorageStats, type StorageStats, storageOfNode } from '../usage-sql.ts'
+import { type NearlyFull, recordStorageStats, type StorageStats, storageOfNode, takeNearlyFull } from '../usage-sql.ts'
 import {
   createReserveFile,
   type DiskSpace,
@@ -59,6 +60,11 @@ export function withoutStorageMonitor(): StorageMonitor {
 }
 
 const noRoom = 'The disk of its node is nearly full.'
+
+async function tellOwners(tx: Transaction, databases: readonly NearlyFull[]): Promise<void> {
+  for (const { org_id: orgId, id: databaseId, name, used_bytes: usedBytes, limit_bytes: limitBytes } of databases)
+    await notifyOwners(tx, orgId, [{ kind: 'database.nearly_full', databaseId, name, usedBytes, limitBytes }])
+}
 
 /** Free space is read up to 20 times a second, and sizes when it shrinks. See docs/internals/isolation.md. */
 export function createStorageMonitor(deps: {
@@ -158,7 +164,11 @@ export function createStorageMonitor(deps: {
   }
 
   async function record(stats: readonly StorageStats[]): Promise<void> {
-    const written = await recordStorageStats(db, node, stats)
+    const written = await db.begin(async (tx) => {
+      const recorded = await recordStorageStats(tx, node, stats)
+      await tellOwners(tx, await takeNearlyFull(tx, [...recorded]))
+      return recorded
+    })
     enforcer.recorded(stats.filter(({ id }) => written.has(id)))
   }
 

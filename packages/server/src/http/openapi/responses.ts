@@ -127,6 +127,8 @@ const decisions: Partial<Record<FaultCode, number>> = {
   'database.not_available': 53,
   'delivery.in_flight': 38,
   'events.id_taken': 41,
+  'mail.limit_reached': 181,
+  'mail.off': 181,
   'member.last_owner': 106,
   'restore.outside_window': 141,
   'user.email_taken': 95,
