@@ -35,6 +35,7 @@ export type { EventType, EventTypeRecord, StandardEventType } from './resources/
 export type {
   EventAttempt,
   EventFilter,
+  EventOutcomes,
   EventRecord,
   ExplainedEvent,
   ReconcileOptions,
