@@ -161,15 +161,15 @@ test('when the key of an old secret is lost, the overlap ends and the webhook st
 test('the time when the newest secret was made outlasts the rotation', async () => {
   const { webhook } = await webhookTo()
   const other = (await webhookTo()).webhook
-  const madeAt = async (id: string) =>
-    (await ask<{ created_at: string; secret_created_at: string }>('GET', id, '')).body.secret_created_at
-  expect(await madeAt(webhook.id)).toBe(webhook.created_at)
+  const read = async (id: string) => (await ask<{ created_at: string; secret_created_at: string }>('GET', id, '')).body
+  const madeAt = async (id: string) => (await read(id)).secret_created_at
+  expect(await madeAt(webhook.id)).toBe((await read(webhook.id)).created_at)
   const { secret_rotation: rotation } = await rotate(webhook.id)
   expect(await madeAt(webhook.id)).toBe(rotation!.started_at)
   await rotate(webhook.id, { overlap_seconds: 0 })
   expect(await rotationOf(webhook.id)).toBeNull()
   expect(Date.parse(await madeAt(webhook.id))).toBeGreaterThan(Date.parse(rotation!.started_at))
-  expect(await madeAt(other.id)).toBe(other.created_at)
+  expect(await madeAt(other.id)).toBe((await read(other.id)).created_at)
 
   // Beyond the newest rotations that are searched, it is not known.
   const search = (searched: number) =>
