@@ -81,6 +81,11 @@ inBrowser('events', () => {
     await lane(page, at('other')).getByText('The webhook is not subscribed to this event type.').waitFor()
     await lane(page, at('new')).getByText('The webhook was created after the event.').waitFor()
     await lane(page, at('deleted')).getByText('the webhook was deleted').waitFor()
+    // The list counts the same webhooks.
+    const list = await openAs(owner, '/events')
+    const row = list.getByRole('row').filter({ hasText: 'explained' })
+    for (const text of ['1 delivered', '1 failing', '1 not delivered', '1 waiting']) await row.getByText(text).waitFor()
+    await list.getByRole('row').filter({ hasText: 'third' }).getByText('No webhook').waitFor()
     expect(await lane(page, at('deleted')).getByRole('link').count()).toBe(0)
     await page.getByRole('region', { name: 'Body' }).getByText('"explained"').first().waitFor()
 
