@@ -72,6 +72,7 @@ inBrowser('events', () => {
     await lane(page, at('good')).getByText('Succeeded · 200').waitFor()
     await lane(page, at('good')).getByText('Delivered').waitFor()
     await lane(page, at('late')).getByText('Failed · 503').waitFor()
+    await lane(page, at('late')).getByText('Failing').waitFor()
     await lane(page, at('late'))
       .getByText(/Next attempt in [\d:]+/)
       .waitFor()

@@ -13,9 +13,11 @@ const registerFiles = [
 ].map((paths) => paths.map((path) => new URL(path, import.meta.url)))
 
 /** The reference starts with it. Two values are to be replaced, and then it runs. */
-export const firstRequest = `KEYHOOK_URL=https://keyhook.example.com  # the address of this page, without /docs
+export const firstRequest = `# The address of this page, without /docs
+KEYHOOK_URL=https://keyhook.example.com
 KEYHOOK_TOKEN='your API key'
-curl -H "Authorization: Bearer $KEYHOOK_TOKEN" "$KEYHOOK_URL/api/v1/organizations"`
+curl "$KEYHOOK_URL/api/v1/organizations" \\
+  -H "Authorization: Bearer $KEYHOOK_TOKEN"`
 
 /** Scalar's settings: nothing that contacts another host. The policy of the page would block it anyway. */
 const configuration = {

@@ -55,8 +55,8 @@ export function EventsPage() {
       className: 'number',
       cell: (event) => <span className="muted">{countText(event.sequence)}</span>,
     },
-    { label: 'Deliveries', cell: ({ outcomes }) => <Outcomes outcomes={outcomes} /> },
-    { label: 'Id', cell: (event) => <IdChip id={event.id} /> },
+    { label: 'Deliveries', className: 'cell-outcomes', cell: ({ outcomes }) => <Outcomes outcomes={outcomes} /> },
+    { label: 'Id', className: 'cell-id', cell: (event) => <IdChip id={event.id} /> },
     { label: 'Happened', cell: (event) => <RelativeTime at={event.created_at} /> },
   ]
   return (

@@ -1,6 +1,6 @@
 import type { CreatedWebhook as Created } from '@keyhook/client'
 import { Link } from '@tanstack/react-router'
-import { useState } from 'react'
+import { useEffect, useState } from 'react'
 import { useMember } from '../../api/organization.ts'
 import { Snippets } from '../../components/code.tsx'
 import { CopyButton } from '../../components/copy.tsx'
@@ -18,6 +18,8 @@ export function CreatedWebhook({ webhook, unsaved }: Props) {
   const organization = useMember()
   const [type, setType] = useState<string>(webhook.event_types[0]!)
   const types = Object.fromEntries(webhook.event_types.map((name) => [name, name]))
+  // It takes the place of a form that is longer than a phone.
+  useEffect(() => window.scrollTo(0, 0), [])
   const params = { orgId: organization.id, webhookId: webhook.id }
   return (
     <>
