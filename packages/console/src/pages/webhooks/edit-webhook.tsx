@@ -3,7 +3,8 @@ import { useForm } from 'react-hook-form'
 import { client } from '../../api/client.ts'
 import { refreshWebhooks } from '../../api/webhook-queries.ts'
 import { FormDialog } from '../../components/form-dialog.tsx'
-import { WebhookFields, type WebhookForm } from './webhook-fields.tsx'
+import { WebhookFields } from './webhook-fields.tsx'
+import type { WebhookForm } from './webhook-form.ts'
 
 type Props = { organization: string; webhook: Webhook; onClose: () => void }
 

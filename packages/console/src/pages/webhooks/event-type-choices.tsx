@@ -3,7 +3,7 @@ import type { UseFormReturn } from 'react-hook-form'
 import { eventTypesQuery } from '../../api/webhook-queries.ts'
 import { FieldError } from '../../components/field.tsx'
 import { ErrorState, LoadingBlock } from '../../components/states.tsx'
-import type { WebhookForm } from './webhook-fields.tsx'
+import type { WebhookForm } from './webhook-form.ts'
 
 type Props = { organization: string; form: UseFormReturn<WebhookForm> }
 

@@ -14,7 +14,8 @@ import { PageHeader } from '../../components/page.tsx'
 import { EmptyState } from '../../components/states.tsx'
 import { explain } from '../../words/errors.ts'
 import { CreatedWebhook } from './created-webhook.tsx'
-import { WebhookFields, type WebhookForm } from './webhook-fields.tsx'
+import { WebhookFields } from './webhook-fields.tsx'
+import type { WebhookForm } from './webhook-form.ts'
 
 /** `unsaved`: why the webhook has neither description nor rate limit; null if nothing went wrong. */
 type Result = { webhook: Created; unsaved: string | null }

@@ -1,12 +1,11 @@
 import type { UseFormReturn } from 'react-hook-form'
 import { TextField } from '../../components/field.tsx'
 import { EventTypeChoices } from './event-type-choices.tsx'
-
-export type WebhookForm = { url: string; description: string; rate_limit: string; event_types: string[] }
+import type { WebhookForm } from './webhook-form.ts'
 
 type Props = { organization: string; form: UseFormReturn<WebhookForm> }
 
-/** What can be said of a webhook, when it is created and later. */
+/** The same when a webhook is created and later. */
 export function WebhookFields({ organization, form }: Props) {
   const { errors } = form.formState
   return (
