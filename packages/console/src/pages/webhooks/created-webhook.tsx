@@ -19,7 +19,10 @@ export function CreatedWebhook({ webhook, unsaved }: Props) {
   const [type, setType] = useState<string>(webhook.event_types[0]!)
   const types = Object.fromEntries(webhook.event_types.map((name) => [name, name]))
   // It takes the place of a form that is longer than a phone.
-  useEffect(() => window.scrollTo(0, 0), [])
+  // Braces: newer browsers return a promise, which is no clean-up.
+  useEffect(() => {
+    window.scrollTo(0, 0)
+  }, [])
   const params = { orgId: organization.id, webhookId: webhook.id }
   return (
     <>
