@@ -86,7 +86,7 @@ inBrowser('every page', () => {
       ['/settings', click('Change limit')],
       ['/databases#create', async () => {}],
       ['/members#invite', async () => {}],
-      ['/audit', (page) => page.getByRole('button', { name: 'Webhook created' }).click()],
+      ['/audit', (page) => page.getByRole('button', { name: 'Webhook created' }).first().click()],
       ['/deliveries', click('Redeliver failed')],
       ['/deliveries?since=2026-01-01T00:00:00Z', async () => {}],
       [full.webhook, click('More actions')],

@@ -99,7 +99,7 @@ inBrowser('events', () => {
     await panel.getByRole('button', { name: 'Redeliver' }).click()
     await panel.getByRole('button', { name: 'Attempt 2' }).waitFor()
     await panel.getByRole('link', { name: 'Show event' }).click()
-    await lane(page, at('late')).getByText('Delivered').waitFor()
+    await lane(page, at('late')).getByText('Delivered', { exact: true }).waitFor()
   })
 
   test('that do not exist are said not to', async () => {
