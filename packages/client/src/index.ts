@@ -36,6 +36,7 @@ export type { EventType, EventTypeRecord, StandardEventType } from './resources/
 export type {
   EventAttempt,
   EventFilter,
+  EventOutcomes,
   EventRecord,
   ExplainedEvent,
   ReconcileOptions,

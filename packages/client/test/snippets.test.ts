@@ -1,9 +1,11 @@
 import { execFile } from 'node:child_process'
 import { readFileSync } from 'node:fs'
-import { cp, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { cp, mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
+import { Webhook } from 'standardwebhooks'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { blocksOf } from '../../server/test/docs/blocks.ts'
 import { bodyOf, vectors } from './support/vectors.ts'
@@ -27,10 +29,10 @@ type Language = {
 
 const page = readFileSync(new URL('../../../docs/receiving-webhooks.md', import.meta.url), 'utf8')
 
-/** The block with this language that is marked `verify`. */
-function snippetIn(language: string): string {
-  const found = blocksOf(page).filter((block) => block.language === language && block.about === 'verify')
-  expect(found, `blocks of ${language} marked verify`).toHaveLength(1)
+/** The block with this language that is marked so. */
+function snippetIn(language: string, mark = 'verify'): string {
+  const found = blocksOf(page).filter((block) => block.language === language && block.about === mark)
+  expect(found, `blocks of ${language} marked ${mark}`).toHaveLength(1)
   return found[0]!.text
 }
 
@@ -118,3 +120,28 @@ test.for(languages)('the $name snippet decides every test vector', async (langua
   expect(decided).toEqual(vectors.map(({ name, body_signature_valid: isValid }) => ({ name, isValid })))
   ran.push(language.name)
 })
+
+test.each(['client', 'standard'])(
+  'the code with the library (%s) accepts what is signed, and nothing else',
+  async (mark) => {
+    const cwd = await mkdtemp(join(folder, `${mark}-`))
+    await symlink(fileURLToPath(new URL('../../../node_modules', import.meta.url)), join(cwd, 'node_modules'))
+    const secret = `whsec_${Buffer.alloc(32, 1).toString('base64')}`
+    const body =
+      '{"id":"evt_1","type":"invoice.paid","timestamp":"2026-01-31T12:00:00.000Z","data":{"total_minor":4200}}'
+    const at = new Date()
+    const headers = {
+      'webhook-id': 'evt_1',
+      'webhook-timestamp': String(Math.floor(at.getTime() / 1_000)),
+      'webhook-signature': new Webhook(secret).sign('evt_1', at, body),
+    }
+    const program = `
+    const [body, headers] = ${JSON.stringify([body, headers])}
+    await receive(body, headers)
+    await Promise.resolve().then(() => receive(body + ' ', headers)).catch(() => console.log('refused'))`
+    await writeFile(join(cwd, 'receive.mjs'), snippetIn('js', mark) + program)
+    const env = { ...process.env, WEBHOOK_SECRET: secret }
+    const { stdout } = await run('node', ['--conditions=@keyhook/source', 'receive.mjs'], { cwd, env })
+    expect(stdout).toBe('invoice.paid { total_minor: 4200 }\nrefused\n')
+  },
+)

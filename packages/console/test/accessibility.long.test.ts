@@ -50,6 +50,15 @@ async function fill() {
 
 const click = (name: string | RegExp) => (page: Page) => page.getByRole('button', { name }).first().click()
 
+/** Up to the answer to a test event. */
+async function createWebhook(page: Page): Promise<void> {
+  await page.getByLabel('URL').fill(`https://${'long-'.repeat(12)}name.example.com/another`)
+  await page.getByRole('checkbox', { name: /^All events/ }).check()
+  await click('Create webhook')(page)
+  await click('Send test event')(page)
+  await page.getByText('The host name could not be found').waitFor()
+}
+
 const ofKey = (action: string) => async (page: Page) => {
   await click(/^More actions for/)(page)
   await page.getByRole('menuitem', { name: action }).click()
@@ -87,6 +96,9 @@ inBrowser('every page', () => {
       ['/deliveries?since=2026-01-01T00:00:00Z', async () => {}],
       [full.webhook, click('More actions')],
       [full.webhook, click('Send test event')],
+      [full.webhook, click('Pause')],
+      [full.webhook, click('Rotate secret')],
+      ['/webhooks/new', createWebhook],
       [full.database, click('Delete')],
       [full.database, click('Change schedule')],
       ['', (page) => page.keyboard.press('Control+k')],
@@ -104,7 +116,8 @@ inBrowser('every page', () => {
         await page.goto(consoleUrl(path))
         await settled(page)
         await open(page)
-        if (!path.includes('since=')) await page.getByRole('dialog').or(page.getByRole('menu')).first().waitFor()
+        if (!path.includes('since=') && open !== createWebhook)
+          await page.getByRole('dialog').or(page.getByRole('menu')).first().waitFor()
         await expectAccessible(page, `${path}, opened, at ${width}`)
       }
     }

@@ -72,6 +72,7 @@ inBrowser('events', () => {
     await lane(page, at('good')).getByText('Succeeded · 200').waitFor()
     await lane(page, at('good')).getByText('Delivered').waitFor()
     await lane(page, at('late')).getByText('Failed · 503').waitFor()
+    await lane(page, at('late')).getByText('Failing').waitFor()
     await lane(page, at('late'))
       .getByText(/Next attempt in [\d:]+/)
       .waitFor()
@@ -81,6 +82,11 @@ inBrowser('events', () => {
     await lane(page, at('other')).getByText('The webhook is not subscribed to this event type.').waitFor()
     await lane(page, at('new')).getByText('The webhook was created after the event.').waitFor()
     await lane(page, at('deleted')).getByText('the webhook was deleted').waitFor()
+    // The list counts the same webhooks.
+    const list = await openAs(owner, '/events')
+    const row = list.getByRole('row').filter({ hasText: 'explained' })
+    for (const text of ['1 delivered', '1 failing', '1 not delivered', '1 waiting']) await row.getByText(text).waitFor()
+    await list.getByRole('row').filter({ hasText: 'third' }).getByText('No webhook').waitFor()
     expect(await lane(page, at('deleted')).getByRole('link').count()).toBe(0)
     await page.getByRole('region', { name: 'Body' }).getByText('"explained"').first().waitFor()
 
@@ -93,7 +99,7 @@ inBrowser('events', () => {
     await panel.getByRole('button', { name: 'Redeliver' }).click()
     await panel.getByRole('button', { name: 'Attempt 2' }).waitFor()
     await panel.getByRole('link', { name: 'Show event' }).click()
-    await lane(page, at('late')).getByText('Delivered').waitFor()
+    await lane(page, at('late')).getByText('Delivered', { exact: true }).waitFor()
   })
 
   test('that do not exist are said not to', async () => {

@@ -24,6 +24,8 @@ async function actions(): Promise<Action[]> {
     { path: '/keys', name: 'Create key', needs: 'keys:create' },
     { path: '/webhooks', role: 'link', name: 'Create webhook', needs: 'webhooks:create' },
     { path: `/webhooks/${webhook.id}`, name: 'Send test event', needs: 'deliveries:send' },
+    { path: `/webhooks/${webhook.id}`, name: 'Pause', needs: 'webhooks:update' },
+    { path: `/webhooks/${webhook.id}`, name: 'Rotate secret', needs: 'webhooks:update' },
     { path: `/webhooks/${webhook.id}`, name: 'More actions', needs: 'webhooks:update' },
     { path: '/deliveries', name: 'Redeliver failed', needs: 'deliveries:send' },
     { path: `/deliveries?delivery=${delivery!.id}`, name: 'Redeliver', needs: 'deliveries:send' },

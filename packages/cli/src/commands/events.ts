@@ -1,4 +1,4 @@
-import type { EventAttempt, EventRecord } from '@keyhook/client'
+import type { EventAttempt, EventOutcomes, EventRecord } from '@keyhook/client'
 import { eventIdOf, sequenceOption, timestampOption, typesOf } from '../arguments.ts'
 import type { KeyhookCommand } from '../program.ts'
 import { customerCommand } from '../session.ts'
@@ -9,8 +9,15 @@ const columns: Column<EventRecord>[] = [
   { title: 'SEQ', of: ({ sequence }) => sequence },
   { title: 'TIME (UTC)', of: ({ created_at }) => timeText(created_at) },
   { title: 'TYPE', of: ({ type }) => type, mayShrink: true },
+  { title: 'DELIVERIES', of: ({ outcomes }) => (outcomes ? outcomesText(outcomes) : null), mayShrink: true },
   { title: 'ID', of: ({ id }) => id },
 ]
+
+/** `2 succeeded, 1 failing`; the states without a webhook are left out. */
+function outcomesText(outcomes: EventOutcomes): string {
+  const states = Object.entries(outcomes).filter(([, count]) => count > 0)
+  return states.length === 0 ? 'no webhook' : states.map(([state, count]) => `${count} ${state}`).join(', ')
+}
 
 type Selection = { events?: string; after?: string }
 
@@ -32,6 +39,7 @@ export function addCommands(program: KeyhookCommand): void {
     .list('events', columns, 'There are no such events.', (client, limit, options: Selection & { since?: string }) =>
       client.events.list({
         limit,
+        include: 'outcomes',
         ...selected(options),
         ...(options.since && { since: timestampOption('--since', options.since) }),
       }),

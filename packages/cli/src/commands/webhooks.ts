@@ -127,6 +127,10 @@ function rotationText(rotation: Webhook['secret_rotation']): string | undefined 
     : `not switched: deliveries are signed with the old secret until ${until}`
 }
 
+/** Not all are counted. */
+const waitingText = (waiting: number): string =>
+  waiting >= 10_000 ? '10000 deliveries or more' : waiting === 1 ? '1 delivery' : `${waiting} deliveries`
+
 function details(webhook: Webhook): string {
   const { health } = webhook
   const failure = health.last_failure
@@ -138,6 +142,7 @@ function details(webhook: Webhook): string {
     Status:
       webhook.paused_until === null ? webhook.status : `${webhook.status} until ${timeText(webhook.paused_until)}`,
     'Rate limit': webhook.rate_limit === null ? undefined : `${webhook.rate_limit} deliveries a second`,
+    'Secret created': webhook.secret_created_at === null ? undefined : timeText(webhook.secret_created_at),
     'Secret rotation': rotationText(webhook.secret_rotation),
     Created: timeText(webhook.created_at),
     'Last 24 hours': `${health.succeeded} succeeded, ${health.failed} failed`,
@@ -145,6 +150,8 @@ function details(webhook: Webhook): string {
       failure === null
         ? undefined
         : `${timeText(failure.at)}  ${failure.error_code ?? failure.response_status ?? ''}  ${failure.delivery_id}`,
+    Waiting: waitingText(health.waiting),
+    'Next attempt': health.next_attempt_at === null ? undefined : timeText(health.next_attempt_at),
     'Oldest waiting': health.oldest_waiting_at === null ? undefined : timeText(health.oldest_waiting_at),
   }).join('\n')
 }

@@ -13,10 +13,25 @@ export type EventRecord = {
   created_at: string
   /** Exactly the text that is sent and signed. */
   body: string
+  /** How its deliveries stand, if asked for; null if it goes to more than 200 webhooks. */
+  outcomes?: EventOutcomes | null
+}
+
+/** Webhooks by how the delivery of one event to them stands. */
+export type EventOutcomes = {
+  succeeded: number
+  /** The last attempt failed, and another follows. */
+  failing: number
+  /** The retries are over, or the webhook was deleted. */
+  failed: number
+  /** No attempt has finished yet, or the event is sent once more. */
+  waiting: number
+  /** Finished; the attempts have left the history. */
+  expired: number
 }
 
 /** Where one event went, and why not elsewhere. */
-export type ExplainedEvent = Omit<EventRecord, 'sequence'> & {
+export type ExplainedEvent = Omit<EventRecord, 'sequence' | 'outcomes'> & {
   /** Null for a test event. */
   sequence: number | null
   test: boolean
@@ -58,6 +73,8 @@ export type EventFilter = {
   eventTypes?: readonly EventType[] | undefined
   /** `desc`, newest first, by default. */
   order?: 'asc' | 'desc' | undefined
+  /** `outcomes`: with each event how its deliveries stand, unless the token may not read deliveries. */
+  include?: 'outcomes' | undefined
 }
 
 export type StreamOptions = Omit<OrganizationOptions, 'timeoutMs' | 'retries'> & {
@@ -77,8 +94,17 @@ export type ReconcileOptions = OrganizationOptions & {
 }
 
 export const events = (api: Api) => {
-  const list = ({ after, before, since, until, eventTypes, order, ...options }: ListOptions & EventFilter = {}) => {
-    const query: Query = { after, before, since, until, order, event_types: eventTypes }
+  const list = ({
+    after,
+    before,
+    since,
+    until,
+    eventTypes,
+    order,
+    include,
+    ...options
+  }: ListOptions & EventFilter = {}) => {
+    const query: Query = { after, before, since, until, order, include, event_types: eventTypes }
     return api.list<EventRecord>(api.platform(options, 'events'), options, query)
   }
   return {

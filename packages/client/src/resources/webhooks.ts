@@ -20,6 +20,8 @@ export type Webhook = {
   secret_rotation: SecretRotation | null
   created_by: string
   created_at: string
+  /** When the newest secret was made; null if that was long ago and is not known. */
+  secret_created_at: string | null
   health: WebhookHealth
 }
 
@@ -43,6 +45,10 @@ export type WebhookHealth = {
     response_status: number | null
   } | null
   oldest_waiting_at: string | null
+  /** Deliveries that are not finished; 10,000 stands for that many or more. */
+  waiting: number
+  /** When the next attempt is due, or since when; null if none is to come. */
+  next_attempt_at: string | null
 }
 
 export type WebhookChanges = {

@@ -59,7 +59,8 @@ export function FormDialog<T extends FieldValues>({
   )
 }
 
-function showErrors<T extends FieldValues>(form: UseFormReturn<T>, error: unknown): void {
+/** What the server refuses, at its field; otherwise below the form. */
+export function showErrors<T extends FieldValues>(form: UseFormReturn<T>, error: unknown): void {
   const known = [...fieldErrors(error)].filter(([name]) => name in form.getValues())
   for (const [name, message] of known) form.setError(name as Path<T>, { message }, { shouldFocus: true })
   if (known.length === 0) form.setError('root', { message: explain(error) })

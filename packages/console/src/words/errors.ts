@@ -6,6 +6,8 @@ export function explain(error: unknown): string {
   if (error.code === 'client.network')
     return 'The server cannot be reached. Check that it is running and that you are online.'
   if (error.code === 'client.timeout') return 'The server did not answer in time.'
+  if (error.code === 'client.unexpected_response')
+    return 'The server could not answer. It may be restarting, or a proxy in front of it failed. Try again shortly.'
   if (error.code === 'auth.permission_missing')
     return 'Your role does not allow this. Ask an owner of the organization.'
   return error.message

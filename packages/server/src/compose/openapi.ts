@@ -2,10 +2,12 @@ import { withEventTypes } from '../delivery/event-type-schemas.ts'
 import type { CustomEventType } from '../delivery/events.ts'
 import { dataSchemas, deliveryWebhooks } from '../delivery/openapi.ts'
 import { type Choice, choice, type Json, specified } from '../http/basis.ts'
+import { guidePath, guides } from '../http/guides.ts'
 import { plain } from '../http/openapi/nodes.ts'
 import { documentedPath, operationOf } from '../http/openapi/operations.ts'
 import { problemSchema } from '../http/openapi/responses.ts'
 import { tagGroups, tags } from '../http/openapi/tags.ts'
+import { firstRequest } from '../http/reference.ts'
 import type { Route } from '../http/route.ts'
 import { anyRequest, otherMethods, servicePaths } from '../telemetry/service-paths.ts'
 
@@ -16,6 +18,23 @@ export type OpenApi = Json & {
 }
 
 const description = `Organization API keys and signed webhooks.
+
+## First request
+
+Create an API key in the [console](/console), or with \`npx keyhook keys create --name first\`. Then list what it reaches:
+
+\`\`\`sh
+${firstRequest}
+\`\`\`
+
+The \`id\` of an answered organization is the \`org_id\` of the other paths. Paths below \`/api/v1\` are the published interface;
+those below \`/platform/v1\` are of this server.
+
+## Guides
+
+${guides.map((guide) => `- [${guide.title}](${guidePath(guide)}): ${guide.about}`).join('\n')}
+
+## Requests and errors
 
 Every request sends \`Authorization: Bearer <token>\`, with an API key or a login token. Bodies are JSON. An error is
 answered with \`application/problem+json\` (RFC 9457); test its \`code\`. Besides the answers listed with an operation, any

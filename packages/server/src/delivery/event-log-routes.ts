@@ -1,17 +1,37 @@
 import Type, { type Static } from 'typebox'
 import type { Database } from '../db/database.ts'
+import { mayAlso } from '../http/access-check.ts'
 import { choice, chosen, mark } from '../http/basis.ts'
 import { pageQuery } from '../http/lists.ts'
 import { type Route, route } from '../http/route.ts'
-import { createdAt, exampleId } from '../http/schemas.ts'
+import { createdAt, exampleId, nullable } from '../http/schemas.ts'
 import { Fault, invalid } from '../lib/faults.ts'
+import type { OrgId } from '../lib/ids.ts'
 import { isoTime, timestampParameter } from '../lib/time.ts'
 import { databaseEventTypes, type EventFilter, findPositions, type LoggedEvent, listEvents } from './event-log-sql.ts'
 import { shownEventType } from './event-type-schemas.ts'
 import { readTypeFilter } from './event-types.ts'
 import type { EventFeed, FeedReader } from './hints.ts'
+import { countOutcomes, deliveriesCounted, type OutcomesRow } from './history-sql.ts'
 
 const here = chosen(82)
+
+const outcomesBasis = chosen(188)
+const count = (description: string) => Type.Integer({ minimum: 0, description })
+
+const outcomes = Type.Object(
+  {
+    succeeded: count('Webhooks whose last attempt succeeded.'),
+    failing: count('Webhooks whose last attempt failed, and which get another.'),
+    failed: count('Webhooks that do not get it: the retries are over, or the webhook was deleted.'),
+    waiting: count('Webhooks without a finished attempt, and those to which it is sent once more.'),
+    expired: count('Webhooks that are finished with it; the attempts have left the history.'),
+  },
+  {
+    additionalProperties: false,
+    description: `How its deliveries stand, with \`include=outcomes\`; null if it goes to more than ${deliveriesCounted} webhooks.`,
+  },
+)
 
 const eventRecord = Type.Object(
   {
@@ -23,16 +43,20 @@ const eventRecord = Type.Object(
     type: shownEventType('Its type.'),
     created_at: createdAt(),
     body: Type.String({ description: 'Exactly what is sent to webhooks, and signed.', examples: ['{"id":"…"}'] }),
+    outcomes: Type.Optional(mark(outcomesBasis, nullable(outcomes))),
   },
   { $id: 'EventRecord', additionalProperties: false, ...here },
 )
 
-const eventRecordOf = (row: LoggedEvent) => ({
+type ListedEvent = LoggedEvent & { outcomes?: OutcomesRow | null }
+
+const eventRecordOf = (row: ListedEvent) => ({
   sequence: Number(row.sequence),
   id: row.id,
   type: row.type,
   created_at: isoTime(row.created_at),
   body: row.body,
+  ...(row.outcomes !== undefined && { outcomes: row.outcomes }),
 })
 
 const position = (description: string) => Type.Optional(Type.Integer({ minimum: 0, description }))
@@ -59,6 +83,12 @@ const listQuery = Type.Object(
     order: Type.Optional(
       Type.Enum(['asc', 'desc'], { description: '`desc`, newest first, unless `asc` is asked for.' }),
     ),
+    include: Type.Optional(
+      Type.Enum(['outcomes'], {
+        description: '`outcomes`: with each event how its deliveries stand, for callers who may read deliveries.',
+        ...outcomesBasis,
+      }),
+    ),
     ...pageQuery,
   },
   { additionalProperties: false },
@@ -83,7 +113,8 @@ export function eventLogRoutes(deps: { db: Database }): Route[] {
       query: listQuery,
       faults: ['events.expired'],
       success: { status: 200, description: 'The events.', schema: Type.Array(eventRecord) },
-      async handler({ orgId, query, databases }) {
+      async handler({ orgId, query, databases, access }) {
+        const hasOutcomes = query.include === 'outcomes' && mayAlso(access, 'deliveries:read')
         const filter = { ...(await readFilter(deps.db, query)), databases }
         // What is published while the list is read is not in it: in ascending order it might never end.
         const { newest } = await findPositions(deps.db, orgId)
@@ -100,9 +131,9 @@ export function eventLogRoutes(deps: { db: Database }): Route[] {
                 limit,
               )
               if (after !== null && after < expired) throw positionExpired(expired)
-              return events
+              return hasOutcomes ? withOutcomes(deps.db, orgId, events) : events
             },
-            keyOf: (row: LoggedEvent) => row.sequence,
+            keyOf: (row: ListedEvent) => row.sequence,
             record: eventRecordOf,
             isKey: (text) => /^[1-9]\d{0,14}$/.test(text),
             rowsAtOnce: 50,
@@ -111,6 +142,11 @@ export function eventLogRoutes(deps: { db: Database }): Route[] {
       },
     }),
   ]
+}
+
+async function withOutcomes(db: Database, orgId: OrgId, events: LoggedEvent[]): Promise<ListedEvent[]> {
+  const rows = await countOutcomes(db, orgId, events)
+  return events.map((event) => ({ ...event, outcomes: rows.get(event.sequence) ?? null }))
 }
 
 const positionExpired = (expired: number): Fault =>

@@ -87,7 +87,7 @@ export function webhookEventRoutes(deps: { db: Database }): Route[] {
       needs: 'deliveries:read',
       audit: null,
       basis: here,
-      tag: 'Redelivery',
+      tag: 'Deliveries',
       summary: 'Explain an event',
       description: 'Where one event went and where it did not, and why; with every attempt.',
       success: { status: 200, description: 'The event.', schema: eventRecord },

@@ -72,7 +72,7 @@ export function webhookSendingRoutes(deps: {
       needs: 'deliveries:send',
       audit: 'webhook.tested',
       basis: chosen(37),
-      tag: 'Redelivery',
+      tag: 'Deliveries',
       summary: 'Send a test event',
       description:
         'Sends a sample of an event type to this webhook alone, subscribed or not. It is signed, retried and recorded like any event; its `data` holds `"test": true`.',
@@ -106,7 +106,7 @@ export function webhookSendingRoutes(deps: {
       needs: 'deliveries:send',
       audit: 'delivery.redelivered',
       basis: chosen(38),
-      tag: 'Redelivery',
+      tag: 'Deliveries',
       summary: 'Redeliver',
       description:
         'Sends the event of this attempt to the webhook once more, whatever became of it, with the whole retry schedule ahead. The same event keeps its id, so that a receiver can tell.',
@@ -139,7 +139,7 @@ export function webhookSendingRoutes(deps: {
       needs: 'deliveries:send',
       audit: 'webhook.recovered',
       basis: recoveryBasis,
-      tag: 'Redelivery',
+      tag: 'Deliveries',
       summary: 'Recover deliveries',
       description:
         'Redelivers every event of a time range that was not delivered to this webhook: a job that survives restarts. With `dry_run` it only counts them.',
@@ -210,7 +210,7 @@ export function webhookSendingRoutes(deps: {
       needs: 'deliveries:read',
       audit: null,
       basis: recoveryBasis,
-      tag: 'Redelivery',
+      tag: 'Deliveries',
       summary: 'Show a recovery',
       description: 'How far a recovery has come.',
       success: { status: 200, description: 'The recovery.', schema: recoveryRecord },

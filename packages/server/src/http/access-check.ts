@@ -132,7 +132,14 @@ function authorize(access: Access, orgId: OrgId, permission: Permission): Exclud
   }
   const ofRole = reachOf(membership.role, permission)
   if (ofRole === 'none') throw permissionMissing(permission, membership.role)
-  const reach = access.kind === 'key' ? limitReach(ofRole, access.restrictions, permission) : ofRole
+  const reach = limitToKey(access, ofRole, permission)
   if (reach === 'none') throw keyLacks(permission)
   return reach
 }
+
+const limitToKey = (access: Access, ofRole: Reach, permission: Permission): Reach =>
+  access.kind === 'key' ? limitReach(ofRole, access.restrictions, permission) : ofRole
+
+/** Whether a caller whom the route has let in may do this too, for parts of an answer that need more. */
+export const mayAlso = (access: Access, permission: Permission): boolean =>
+  access.membership !== null && limitToKey(access, reachOf(access.membership.role, permission), permission) !== 'none'

@@ -4,12 +4,20 @@ import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { gzip } from 'node:zlib'
 import fastify, { type FastifyInstance } from 'fastify'
+import { addGuides, guidePath, guides } from './guides.ts'
 
 /** One file in the published package, two in a checkout. */
 const registerFiles = [
   ['../decisions.md'],
   ['../../../../docs/decisions/README.md', '../../../../docs/decisions/records.md'],
 ].map((paths) => paths.map((path) => new URL(path, import.meta.url)))
+
+/** The reference starts with it. Two values are to be replaced, and then it runs. */
+export const firstRequest = `# The address of this page, without /docs
+KEYHOOK_URL=https://keyhook.example.com
+KEYHOOK_TOKEN='your API key'
+curl "$KEYHOOK_URL/api/v1/organizations" \\
+  -H "Authorization: Bearer $KEYHOOK_TOKEN"`
 
 /** Scalar's settings: nothing that contacts another host. The policy of the page would block it anyway. */
 const configuration = {
@@ -31,6 +39,7 @@ export function addReference(app: FastifyInstance, document: () => Promise<strin
     const json = await document()
     return reply.type('application/json; charset=utf-8').send(json)
   })
+  addGuides(app)
   app.get('/', async (_request, reply) => reply.redirect('/docs'))
 
   const start = `addEventListener('DOMContentLoaded', () => Scalar.createApiReference('#app', ${JSON.stringify(configuration)}))`
@@ -93,10 +102,10 @@ async function scalarScript(): Promise<Buffer> {
 }
 
 type Operation = { summary: string; tags: string[] }
-type Document = { info: { title: string }; paths: Record<string, Record<string, Operation>> }
+type Document = { info: { title: string }; tags: { name: string }[]; paths: Record<string, Record<string, Operation>> }
 
-/** Every operation by its tag: what there is to read until the script, 4 MB of it, has run. */
-function listOf({ info, paths }: Document): string {
+/** The guides, and every operation by its tag: what there is to read until the script, 4 MB of it, has run. */
+function listOf({ info, tags, paths }: Document): string {
   const rows = Object.entries(paths).flatMap(([path, methods]) =>
     Object.entries(methods).flatMap(([method, { summary, tags }]) =>
       tags?.map((tag) => ({ tag, text: `<code>${method.toUpperCase()} ${escaped(path)}</code> ${escaped(summary)}` })),
@@ -106,10 +115,14 @@ function listOf({ info, paths }: Document): string {
     rows.filter((row) => row !== undefined),
     ({ tag }) => tag,
   )
-  const parts = [...byTag].map(
-    ([tag, list]) => `<h2>${escaped(tag)}</h2>\n<ul>\n${list.map(({ text }) => `<li>${text}</li>`).join('\n')}\n</ul>`,
-  )
-  return `<h1>${escaped(info.title)}</h1>\n<p>The reference is loading. This is what it describes.</p>\n${parts.join('\n')}`
+  const parts = tags.flatMap(({ name }) => {
+    const list = byTag.get(name)
+    return list
+      ? [`<h2>${escaped(name)}</h2>\n<ul>\n${list.map(({ text }) => `<li>${text}</li>`).join('\n')}\n</ul>`]
+      : []
+  })
+  const links = guides.map((guide) => `<a href="${guidePath(guide)}">${escaped(guide.title)}</a>`).join(' · ')
+  return `<h1>${escaped(info.title)}</h1>\n<p>The reference is loading. Guides: ${links}. This is what it describes:</p>\n${parts.join('\n')}`
 }
 
 const escaped = (text: string): string =>

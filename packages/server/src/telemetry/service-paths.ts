@@ -1,12 +1,16 @@
 import { diskLevels } from '../databases/storage-rules.ts'
 import { type Choice, choice, chosen, type Json } from '../http/basis.ts'
+import { guidePath, guides } from '../http/guides.ts'
 import { header, noStore } from '../http/openapi/nodes.ts'
 import { headToo, operationId } from '../http/openapi/operations.ts'
 import { also, basisOf, problemResponse } from '../http/openapi/responses.ts'
+import type { Tag } from '../http/openapi/tags.ts'
 
 type Page = {
   path: string
   decision: number
+  /** Unless it is `Service`. */
+  tag?: Tag
   summary: string
   description: string
   choices?: Choice[]
@@ -157,6 +161,15 @@ const pages: Page[] = [
     content: textContent('text/plain', '# What the interface leaves open\n'),
     headers: noSniff,
   },
+  ...guides.map((guide) => ({
+    path: guidePath(guide),
+    decision: 78,
+    tag: 'Guides' as const,
+    summary: `Guide: ${guide.title}`,
+    description: guide.about,
+    content: textContent('text/plain', `# ${guide.title}\n`),
+    headers: noSniff,
+  })),
 ]
 
 export const servicePaths = (): Record<string, Record<string, Json>> =>
@@ -164,7 +177,7 @@ export const servicePaths = (): Record<string, Record<string, Json>> =>
 
 const operationOf = (page: Page): Json => ({
   operationId: operationId(page.summary),
-  tags: ['Service'],
+  tags: [page.tag ?? 'Service'],
   summary: page.summary,
   description: page.description,
   security: [],

@@ -36,7 +36,7 @@ export function webhookChangeRoutes(deps: {
       needs: 'webhooks:update',
       audit: 'webhook.paused',
       basis: pauseBasis,
-      tag: 'Webhook settings',
+      tag: 'Webhooks',
       summary: 'Pause a webhook',
       description:
         'No attempt starts after the answer. Events and retries wait, test events too, and are sent in order when the pause ends. A webhook that is paused already gets the new end.',
@@ -79,7 +79,7 @@ export function webhookChangeRoutes(deps: {
       needs: 'webhooks:update',
       audit: 'webhook.resumed',
       basis: pauseBasis,
-      tag: 'Webhook settings',
+      tag: 'Webhooks',
       summary: 'Resume a webhook',
       description: 'Ends a pause. What has waited is sent now. A webhook that is not paused stays as it is.',
       success: { status: 200, description: 'The webhook, active.', schema: webhookRecord },
@@ -100,7 +100,7 @@ export function webhookChangeRoutes(deps: {
       needs: 'webhooks:update',
       audit: 'webhook.secret_rotated',
       basis: rotationBasis,
-      tag: 'Webhook settings',
+      tag: 'Webhooks',
       summary: 'Rotate the secret of a webhook',
       description:
         'Makes a new secret, which is shown here and never again. During the overlap `webhook-signature` holds a signature of each secret, and `X-<Service>-Signature` is made with the old one until you switch. Test events are signed with the new secret alone, so that you can try your receiver before the switch. Until then another call replaces the new secret; between the switch and the end of the old secret it is refused, unless `overlap_seconds` is 0. After the overlap, or at once without one, only the new secret signs.',
@@ -139,7 +139,7 @@ export function webhookChangeRoutes(deps: {
       needs: 'webhooks:update',
       audit: 'webhook.secret_switched',
       basis: rotationBasis,
-      tag: 'Webhook settings',
+      tag: 'Webhooks',
       summary: 'Switch to the new secret of a webhook',
       description:
         '`X-<Service>-Signature` is made with the new secret after the answer. `webhook-signature` keeps both signatures until the old secret ends. Once switched, a webhook stays so; another call changes when the old secret ends.',

@@ -7,7 +7,7 @@ import { createdAt, id, label, nullable, timestamp } from '../http/schemas.ts'
 import { attemptIdOf } from '../lib/ids.ts'
 import { isoTime } from '../lib/time.ts'
 import { rateLimitMax, rateLimitMin } from './rules.ts'
-import { attemptsCounted, type WebhookRecordRow } from './sql.ts'
+import { attemptsCounted, type WebhookRecordRow, waitingCounted } from './sql.ts'
 
 const exampleSecret = 'whsec_ZXhhbXBsZS1zZWNyZXQtZXhhbXBsZS1zZWNyZXQtMDE='
 
@@ -123,6 +123,7 @@ export const newSecret = Type.Object(
   { $id: 'RotatedSecret', additionalProperties: false, ...rotationBasis },
 )
 
+const queueBasis = chosen(187)
 const count = (text: string) => Type.Integer({ minimum: 0, description: text })
 
 const lastFailure = Type.Object(
@@ -149,6 +150,18 @@ const health = Type.Object(
     oldest_waiting_at: nullable(
       timestamp('When the oldest event was published whose delivery is not finished; null if none is waiting.'),
     ),
+    waiting: mark(
+      queueBasis,
+      count(`Deliveries that are not finished. ${waitingCounted.toLocaleString('en')} stands for that many or more.`),
+    ),
+    next_attempt_at: mark(
+      queueBasis,
+      nullable(
+        timestamp(
+          'When the next attempt is due, or since when: it may have to wait for others. During a pause not before its end. Null if none is to come.',
+        ),
+      ),
+    ),
   },
   { additionalProperties: false, description: 'How deliveries went lately.' },
 )
@@ -165,6 +178,10 @@ export const webhookRecord = Type.Object(
     secret_rotation: mark(rotationBasis, nullable(secretRotation)),
     created_by: id('usr', 'Who created it.'),
     created_at: createdAt(),
+    secret_created_at: mark(
+      queueBasis,
+      nullable(timestamp('When the newest secret was made; null if that was long ago and is not known.')),
+    ),
     health: mark(chosen(86), health),
   },
   { $id: 'WebhookDetails', additionalProperties: false, ...here },
@@ -200,6 +217,7 @@ export const webhookRecordOf = (row: WebhookRecordRow) => {
     secret_rotation: secretRotationOf(row),
     created_by: row.created_by,
     created_at: isoTime(row.created_at),
+    secret_created_at: row.secret_created_at && isoTime(row.secret_created_at),
     health: {
       since: isoTime(row.since),
       succeeded: row.succeeded,
@@ -212,6 +230,8 @@ export const webhookRecordOf = (row: WebhookRecordRow) => {
         response_status: row.failure_status,
       },
       oldest_waiting_at: row.oldest_waiting_at && isoTime(row.oldest_waiting_at),
+      waiting: row.waiting,
+      next_attempt_at: row.next_attempt_at && isoTime(row.next_attempt_at),
     },
   }
 }

@@ -150,3 +150,28 @@ export const endRotation = async (tx: Transaction, orgId: OrgId, id: WebhookId):
     where org_id = ${orgId} and id = ${id}`
   await copyVersion(tx, orgId, id)
 }
+
+/** A rotation needs a person or a script of the organization, so these are years of them. */
+const rotationsSearched = 10_000
+
+/**
+ * When the secrets of these webhooks were last replaced: only the audit log has it once the overlap is over. `knownSince`: what is
+ * older was not searched; null if everything was.
+ */
+export const findLastRotations = async (
+  tx: Transaction,
+  orgId: OrgId,
+  ids: readonly WebhookId[],
+  searched = rotationsSearched,
+): Promise<{ rotated: Map<WebhookId, Date>; knownSince: Date | null }> => {
+  const rows = await tx<{ id: WebhookId | null; at: Date }[]>`
+    with newest as materialized (
+      select target_id, at from keyhook.audit_entries
+      where org_id = ${orgId} and action = 'webhook.secret_rotated' order by id desc limit ${searched}
+    )
+    select target_id as id, max(at) as at from newest where target_id = any (${[...ids]}::text[]) group by target_id
+    union all
+    select null, min(at) from newest having count(*) = ${searched}::int`
+  const rotated = new Map(rows.flatMap(({ id, at }) => (id === null ? [] : [[id, at] as const])))
+  return { rotated, knownSince: rows.find(({ id }) => id === null)?.at ?? null }
+}

@@ -2,6 +2,7 @@ import type { Database, PageRequest, Transaction } from '../db/database.ts'
 import { copyVersion, endLane, endLanesOf, insertLane } from '../delivery/lane-sql.ts'
 import { type OrgId, type UserId, uuid7Floor, type WebhookId } from '../lib/ids.ts'
 import type { Sealed } from '../lib/master-keys.ts'
+import { findLastRotations } from './secrets-sql.ts'
 
 export type NewWebhook = {
   id: WebhookId
@@ -94,7 +95,7 @@ export const updateWebhook = async (
   await copyVersion(tx, orgId, id)
 }
 
-export type WebhookRecordRow = {
+type RecordRow = {
   id: WebhookId
   url: string
   event_types: string[]
@@ -116,12 +117,20 @@ export type WebhookRecordRow = {
   failure_code: string | null
   failure_status: number | null
   oldest_waiting_at: Date | null
+  waiting: number
+  next_attempt_at: Date | null
 }
+
+/** `secret_created_at`: of the newest secret; null if it is not known. */
+export type WebhookRecordRow = RecordRow & { secret_created_at: Date | null }
 
 const healthMs = 24 * 3_600_000
 
 /** A webhook may have a million attempts a day; its health is counted over the newest of them. */
 export const attemptsCounted = 10_000
+
+/** After a long outage a million deliveries may wait; this many are counted of each kind, and in all. */
+export const waitingCounted = 10_000
 
 type RecordsRequest = PageRequest & { id?: WebhookId | null; nowMs: number }
 
@@ -136,7 +145,13 @@ export const listWebhookRecords = (
 ): Promise<readonly WebhookRecordRow[]> =>
   db.begin(async (tx) => {
     await onlyOrderedScans(tx)
-    return selectRecords(tx, orgId, request)
+    const rows = await selectRecords(tx, orgId, request)
+    const ids = rows.map(({ id }) => id)
+    const { rotated, knownSince } = await findLastRotations(tx, orgId, ids)
+    return rows.map((row) => {
+      const isKnown = knownSince === null || row.created_at > knownSince
+      return { ...row, secret_created_at: rotated.get(row.id) ?? (isKnown ? row.created_at : null) }
+    })
   })
 
 /** Expecting few rows, the planner would read and sort all attempts of the day before it skips to the first that counts. */
@@ -147,7 +162,7 @@ export const onlyOrderedScans = async (tx: Transaction): Promise<void> => {
 }
 
 export const selectRecords = (tx: Transaction, orgId: OrgId, { id = null, before, limit, nowMs }: RecordsRequest) => tx<
-  WebhookRecordRow[]
+  RecordRow[]
 >`
   select w.id, w.url, w.event_types, w.description, w.rate_limit, w.created_by, w.created_at,
     case when l.paused_until > now() then l.paused_until end as paused_until,
@@ -155,7 +170,12 @@ export const selectRecords = (tx: Transaction, orgId: OrgId, { id = null, before
     coalesce(oldest.started_at, to_timestamp(${nowMs - healthMs} / 1000.0)) as since,
     (total.count - bad.failed - bad.interrupted)::int as succeeded, bad.failed::int as failed,
     failure.id as failure_id, failure.started_at as failure_at, failure.error_code as failure_code,
-    failure.response_status as failure_status, waiting.created_at as oldest_waiting_at
+    failure.response_status as failure_status, waiting.created_at as oldest_waiting_at,
+    least(queue.first_attempts + queue.retries + queue.in_flight, ${waitingCounted}::int)::int as waiting,
+    greatest(least(
+      (select e.created_at from keyhook.events e where e.org_id = w.org_id and e.seq = next.first_seq), next.retry_at
+    ), case when l.paused_until > now() and (next.first_seq is not null or next.retry_at is not null) then l.paused_until end)
+      as next_attempt_at
   from (
     select * from keyhook.webhooks
     where org_id = ${orgId} and deleted_at is null and (${before}::text is null or id < ${before})
@@ -193,6 +213,18 @@ export const selectRecords = (tx: Transaction, orgId: OrgId, { id = null, before
       (select f.event_seq from keyhook.in_flight f where f.lane_id = l.id order by f.event_seq limit 1)
     )
   ) waiting on true
+  cross join lateral (
+    select (select count(*) from (
+        select from keyhook.deliveries d where d.lane_id = l.id and d.event_seq > l.cursor_seq limit ${waitingCounted}
+      ) d) as first_attempts,
+      (select count(*) from (select from keyhook.retries r where r.lane_id = l.id limit ${waitingCounted}) r) as retries,
+      (select count(*) from keyhook.in_flight f where f.lane_id = l.id) as in_flight
+  ) queue
+  cross join lateral (
+    select (select d.event_seq from keyhook.deliveries d where d.lane_id = l.id and d.event_seq > l.cursor_seq
+        order by d.event_seq limit 1) as first_seq,
+      (select r.due_at from keyhook.retries r where r.lane_id = l.id order by r.due_at limit 1) as retry_at
+  ) next
   order by w.id desc`
 
 /** Null for a webhook that does not exist or is deleted. */

@@ -75,10 +75,28 @@ test.each([
   ['after=-1', 'after'],
   ['after=x', 'after'],
   ['order=up', 'order'],
+  ['include=all', 'include'],
   ['limit=2&cursor=MA', 'cursor'],
 ])('%s is refused by name', async (query, parameter) => {
   const { status, body } = await list<{ errors: { parameter: string }[] }>(`?${query}`)
   expect([status, body.errors.map((one) => one.parameter)]).toEqual([422, [parameter]])
+})
+
+test('outcomes come with each event if they are asked for, to those who may read deliveries', async () => {
+  const orgId = await api.organization('Outcomes')
+  const { token } = await api.person([{ orgId, role: 'owner' }])
+  const webhook = { url: 'https://example.com/', event_types: ['invoice.paid'] }
+  await call(`${api.url}/api/v1/organizations/${orgId}/webhooks`, { token, body: webhook })
+  await publishAll(orgId, ['invoice.paid', 'backup.failed'])
+  type WithOutcomes = { outcomes?: object }[]
+  const outcomes = async (query: string, by = token) =>
+    (await list<WithOutcomes>(query, orgId, by)).body.map((one) => one.outcomes)
+  const none = { succeeded: 0, failing: 0, failed: 0, waiting: 0, expired: 0 }
+  expect(await outcomes('?include=outcomes')).toEqual([none, { ...none, waiting: 1 }])
+  expect(await outcomes('')).toEqual([undefined, undefined])
+  const body = { name: 'events only', permissions: ['events:read'] }
+  const key = await call<{ api_key: string }>(`${api.url}/platform/v1/organizations/${orgId}/api-keys`, { token, body })
+  expect(await outcomes('?include=outcomes', key.body.api_key)).toEqual([undefined, undefined])
 })
 
 test('a position before what retention has deleted is answered 410 with the oldest number', async () => {

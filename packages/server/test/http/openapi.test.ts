@@ -3,6 +3,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import type { OpenApi } from '../../src/compose/openapi.ts'
 import { eventTypes, sampleData } from '../../src/delivery/events.ts'
 import type { Json } from '../../src/http/basis.ts'
+import { guidePath, guides } from '../../src/http/guides.ts'
 import { call } from '../kit/client.ts'
 import { routesOf } from '../kit/composed.ts'
 import { walk } from '../kit/document-walk.ts'
@@ -29,6 +30,7 @@ const service = [
   '/docs',
   '/docs/scalar.js',
   '/docs/decisions',
+  ...guides.map(guidePath),
 ]
 
 /** The operations of a path, without its `x-` keys. */
@@ -53,6 +55,18 @@ test('every operation has one tag, every tag has a description and a place in on
   expect([...new Set(used.flat())].sort()).toEqual(names)
   const grouped = (document['x-tagGroups'] as { tags: string[] }[]).flatMap((group) => group.tags)
   expect(grouped.sort()).toEqual(names)
+})
+
+test('operations on webhooks and events are in one group, whichever surface they are on', () => {
+  const groups = document['x-tagGroups'] as { name: string; tags: string[] }[]
+  const groupOf = (operation: Json) => groups.find(({ tags }) => tags.includes((operation.tags as string[])[0]!))!.name
+  const about = Object.entries(document.paths).filter(([path]) =>
+    /^\/(api|platform)\/v1\/.*\/(webhooks|deliveries|events|event-types|delivery-summary)\b/.test(path),
+  )
+  expect(new Set(about.map(([path]) => path.split('/')[1]))).toEqual(new Set(['api', 'platform']))
+  const found = about.flatMap(([, methods]) => operationsOf(methods).map(([, operation]) => groupOf(operation)))
+  expect(found.length).toBeGreaterThan(20)
+  expect(new Set(found)).toEqual(new Set(['Webhooks and events']))
 })
 
 test('the document has every route with its permission, the public pages and the metrics, and nothing else', () => {

@@ -1,5 +1,9 @@
+import { execFile } from 'node:child_process'
 import { createHash } from 'node:crypto'
+import { readFile } from 'node:fs/promises'
+import { promisify } from 'node:util'
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { guidePath, guides } from '../../src/http/guides.ts'
 import { call } from '../kit/client.ts'
 import { startApi, type TestApi } from '../kit/installation.ts'
 
@@ -112,14 +116,48 @@ test('a cache that has the script is answered 304 without a body', async () => {
   expect(other.status).toBe(200)
 })
 
-test.each(['/docs', '/docs/scalar.js', '/docs/decisions'])('HEAD %s has the headers of GET', async (path) => {
-  const [get, head] = await Promise.all([fetch(api.url + path), fetch(api.url + path, { method: 'HEAD' })])
-  const ofConnection = ['connection', 'date', 'keep-alive']
-  const headers = (reply: Response) => [...reply.headers].filter(([name]) => !ofConnection.includes(name))
-  expect(headers(head)).toEqual(headers(get))
-  expect(await head.text()).toBe('')
-  await get.arrayBuffer()
+test('the reference starts with a request that runs once its two values are replaced', async () => {
+  const { info } = (await call<{ info: { description: string } }>(`${api.url}/openapi.json`)).body
+  const [first] = [...info.description.matchAll(/^(?:## (.+)|```sh\n([\s\S]*?)```)$/gm)]
+  expect(first![1]).toBe('First request')
+  const script = /```sh\n([\s\S]*?)```/.exec(info.description)![1]!
+  const orgId = await api.organization('First')
+  const { token } = await api.person([{ orgId, role: 'owner' }])
+  const body = { name: 'first' }
+  const made = await call<{ api_key: string }>(`${api.url}/api/v1/organizations/${orgId}/api-keys`, { token, body })
+  const filled = script
+    .replace(/^KEYHOOK_URL=\S+/m, `KEYHOOK_URL=${api.url}`)
+    .replace("'your API key'", made.body.api_key)
+  expect(filled).toContain(made.body.api_key)
+  const { stdout } = await promisify(execFile)('sh', ['-c', filled.replace('curl ', 'curl -s ')])
+  expect(JSON.parse(stdout)).toMatchObject([{ id: orgId, name: 'First' }])
 })
+
+test('the guides that the reference links to are served by this server, as the documents are', async () => {
+  const { info } = (await call<{ info: { description: string } }>(`${api.url}/openapi.json`)).body
+  const linked = [...info.description.matchAll(/\]\((\/docs\/guides\/[^)]+)\)/g)].map(([, path]) => path!)
+  expect(linked).toEqual(guides.map(guidePath))
+  expect(linked).toContain('/docs/guides/receiving-webhooks.md')
+  for (const path of linked) {
+    expect(page.text).toContain(`<a href="${path}">`)
+    const reply = await call(api.url + path)
+    expect([reply.status, reply.headers.get('content-type')]).toEqual([200, 'text/plain; charset=utf-8'])
+    const file = new URL(`../../../../docs/${path.split('/').at(-1)}`, import.meta.url)
+    expect(reply.text).toBe(await readFile(file, 'utf8'))
+  }
+})
+
+test.each(['/docs', '/docs/scalar.js', '/docs/decisions', '/docs/guides/errors.md'])(
+  'HEAD %s has the headers of GET',
+  async (path) => {
+    const [get, head] = await Promise.all([fetch(api.url + path), fetch(api.url + path, { method: 'HEAD' })])
+    const ofConnection = ['connection', 'date', 'keep-alive']
+    const headers = (reply: Response) => [...reply.headers].filter(([name]) => !ofConnection.includes(name))
+    expect(headers(head)).toEqual(headers(get))
+    expect(await head.text()).toBe('')
+    await get.arrayBuffer()
+  },
+)
 
 test('the register of decisions that the page links to is served as text', async () => {
   const reply = await call(`${api.url}/docs/decisions`)

@@ -145,7 +145,7 @@ test('a webhook is shown with its health, paused, resumed, and gets a new secret
   expect(await terminal.json('webhooks', 'list')).toMatchObject([{ id, status: 'active' }])
   expect(await terminal.text('webhooks', 'list')).toMatch(new RegExp(`^ID .+\\n${id} .+active`))
   expect(await terminal.text('webhooks', 'show', id)).toMatch(
-    /Status +active\n[\s\S]*Last 24 hours +0 succeeded, 0 failed/,
+    /Status +active\n[\s\S]*Secret created +\d{4}-[\s\S]*Last 24 hours +0 succeeded, 0 failed\nWaiting +0 deliveries/,
   )
 
   const until = (await terminal.json<{ paused_until: string }>('webhooks', 'pause', id, '--for', '2h')).paused_until

@@ -125,7 +125,9 @@ test('events are listed, shown, and printed as they happen', async () => {
     { id: ids[1] },
   ])
   expect(await terminal.json('events', 'list', '--after', '1')).toHaveLength(1)
-  expect(await terminal.text('events', 'list')).toMatch(/^SEQ +TIME \(UTC\) +TYPE +ID\n2 .+database\.failed +evt_/)
+  expect(await terminal.text('events', 'list')).toMatch(
+    /^SEQ +TIME \(UTC\) +TYPE +DELIVERIES +ID\n2 .+database\.failed +no webhook +evt_/,
+  )
   expect(await terminal.text('events', 'show', ids[0]!)).toMatch(
     /Sequence +1\n[\s\S]*The organization has no webhooks\./,
   )

@@ -2,10 +2,11 @@ import { verify } from '@octokit/webhooks-methods'
 import { Webhook } from 'standardwebhooks'
 import { expect, test } from 'vitest'
 import { eraseOldSecrets } from '../../src/delivery/lane-sql.ts'
+import type { WebhookId } from '../../src/lib/ids.ts'
 import { createMasterKeys } from '../../src/lib/master-keys.ts'
 import { abandonSecrets, resealSecrets } from '../../src/startup/master-keys.ts'
-import { anySecretUnder, keyIdsInUse, rotateSecret } from '../../src/webhooks/secrets-sql.ts'
-import { api, created, owner, platform, report, webhookTo } from '../delivery/support/delivering-api.ts'
+import { anySecretUnder, findLastRotations, keyIdsInUse, rotateSecret } from '../../src/webhooks/secrets-sql.ts'
+import { api, created, orgId, owner, platform, report, webhookTo } from '../delivery/support/delivering-api.ts'
 import { deliveryTest } from '../delivery/support/delivery-test.ts'
 import type { Receiver } from '../delivery/support/receiver.ts'
 import { call } from '../kit/client.ts'
@@ -155,4 +156,28 @@ test('when the key of an old secret is lost, the overlap ends and the webhook st
   expect(await rotationOf(webhook.id)).toBeNull()
   const secrets = { old: webhook.secret, new: secret }
   expect(await signedWith(receiver, secrets)).toEqual({ specified: ['new'], standard: ['new'], signatures: 1 })
+})
+
+test('the time when the newest secret was made outlasts the rotation', async () => {
+  const { webhook } = await webhookTo()
+  const other = (await webhookTo()).webhook
+  const read = async (id: string) => (await ask<{ created_at: string; secret_created_at: string }>('GET', id, '')).body
+  const madeAt = async (id: string) => (await read(id)).secret_created_at
+  expect(await madeAt(webhook.id)).toBe((await read(webhook.id)).created_at)
+  const { secret_rotation: rotation } = await rotate(webhook.id)
+  expect(await madeAt(webhook.id)).toBe(rotation!.started_at)
+  await rotate(webhook.id, { overlap_seconds: 0 })
+  expect(await rotationOf(webhook.id)).toBeNull()
+  expect(Date.parse(await madeAt(webhook.id))).toBeGreaterThan(Date.parse(rotation!.started_at))
+  expect(await madeAt(other.id)).toBe((await read(other.id)).created_at)
+
+  // Beyond the newest rotations that are searched, it is not known.
+  const search = (searched: number) =>
+    api.db.begin((tx) => findLastRotations(tx, orgId, [webhook.id, other.id] as WebhookId[], searched))
+  await rotate(other.id, { overlap_seconds: 0 })
+  const { rotated, knownSince } = await search(1)
+  expect([...rotated.keys()]).toEqual([other.id])
+  expect(knownSince).toEqual(rotated.get(other.id as WebhookId))
+  expect([...(await search(10_000)).rotated.keys()].sort()).toEqual([webhook.id, other.id].sort())
+  expect((await search(10_000)).knownSince).toBeNull()
 })

@@ -27,13 +27,20 @@ export function EventPage() {
   return <PageLoading />
 }
 
-const states: Record<ExplainedEvent['delivered_to'][number]['status'], { text: string; tone: Tone }> = {
+type Delivery = ExplainedEvent['delivered_to'][number]
+
+const states: Record<Delivery['status'] | 'failing', { text: string; tone: Tone }> = {
   waiting: { text: 'Waiting', tone: 'warning' },
   sending: { text: 'Sending', tone: 'info' },
+  failing: { text: 'Failing', tone: 'danger' },
   succeeded: { text: 'Delivered', tone: 'success' },
   failed: { text: 'Not delivered', tone: 'danger' },
   expired: { text: 'Finished', tone: 'neutral' },
 }
+
+/** As the list of events counts it: a delivery that waits after a failure is failing. */
+const stateOf = ({ status, attempts }: Delivery) =>
+  status === 'waiting' && ['failed', 'interrupted'].includes(attempts.at(-1)?.status ?? '') ? 'failing' : status
 
 const reasons: Record<ExplainedEvent['not_delivered_to'][number]['reason'], string> = {
   not_subscribed: 'The webhook is not subscribed to this event type.',
@@ -100,7 +107,7 @@ function LoadedEvent({ event }: { event: ExplainedEvent }) {
 
 type LaneProps = {
   orgId: string
-  lane: ExplainedEvent['delivered_to'][number]
+  lane: Delivery
   /** Undefined until they are loaded. */
   webhooks: readonly WebhookRecord[] | undefined
 }
@@ -109,6 +116,7 @@ type LaneProps = {
 function Lane({ orgId, lane, webhooks }: LaneProps) {
   const navigate = useNavigate()
   const webhook = webhooks?.find(({ id }) => id === lane.webhook_id)
+  const state = states[stateOf(lane)]
   const isDeleted = webhooks !== undefined && webhook === undefined
   const open = (delivery: string) =>
     navigate({ to: '/$orgId/deliveries', params: { orgId }, search: { webhook: lane.webhook_id, delivery } })
@@ -126,8 +134,8 @@ function Lane({ orgId, lane, webhooks }: LaneProps) {
             {lane.url}
           </Link>
         )}
-        <Badge tone={states[lane.status].tone} busy={lane.status === 'sending'}>
-          {states[lane.status].text}
+        <Badge tone={state.tone} busy={lane.status === 'sending'}>
+          {state.text}
         </Badge>
       </div>
       <Timeline

@@ -15,6 +15,7 @@ import { RelativeTime } from '../../components/time.tsx'
 import { type Range, rangeMs } from '../../search.ts'
 import { countText } from '../../words/numbers.ts'
 import { rangeTexts } from '../../words/ranges.ts'
+import { Outcomes } from './outcomes.tsx'
 
 const route = getRouteApi('/$orgId/events')
 
@@ -33,6 +34,7 @@ export function EventsPage() {
       client.events.list({
         ...options,
         organization: orgId,
+        include: 'outcomes',
         since,
         eventTypes: type === undefined ? undefined : [type],
       }),
@@ -53,7 +55,8 @@ export function EventsPage() {
       className: 'number',
       cell: (event) => <span className="muted">{countText(event.sequence)}</span>,
     },
-    { label: 'Id', cell: (event) => <IdChip id={event.id} /> },
+    { label: 'Deliveries', className: 'cell-outcomes', cell: ({ outcomes }) => <Outcomes outcomes={outcomes} /> },
+    { label: 'Id', className: 'cell-id', cell: (event) => <IdChip id={event.id} /> },
     { label: 'Happened', cell: (event) => <RelativeTime at={event.created_at} /> },
   ]
   return (

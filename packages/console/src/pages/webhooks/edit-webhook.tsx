@@ -2,15 +2,14 @@ import type { Webhook } from '@keyhook/client'
 import { useForm } from 'react-hook-form'
 import { client } from '../../api/client.ts'
 import { refreshWebhooks } from '../../api/webhook-queries.ts'
-import { TextField } from '../../components/field.tsx'
 import { FormDialog } from '../../components/form-dialog.tsx'
-import { EventTypeChoices } from './event-type-choices.tsx'
+import { WebhookFields } from './webhook-fields.tsx'
+import type { WebhookForm } from './webhook-form.ts'
 
 type Props = { organization: string; webhook: Webhook; onClose: () => void }
-type Form = { url: string; description: string; rate_limit: string; event_types: string[] }
 
 export function EditWebhook({ organization, webhook, onClose }: Props) {
-  const form = useForm<Form>({
+  const form = useForm<WebhookForm>({
     defaultValues: {
       url: webhook.url,
       description: webhook.description ?? '',
@@ -18,8 +17,8 @@ export function EditWebhook({ organization, webhook, onClose }: Props) {
       event_types: webhook.event_types,
     },
   })
-  const { errors, isDirty, dirtyFields } = form.formState
-  const save = async (values: Form) => {
+  const { isDirty, dirtyFields } = form.formState
+  const save = async (values: WebhookForm) => {
     const changes = {
       ...(dirtyFields.url && { url: values.url.trim() }),
       ...(dirtyFields.description && { description: values.description.trim() || null }),
@@ -41,34 +40,7 @@ export function EditWebhook({ organization, webhook, onClose }: Props) {
       onSubmit={save}
       onClose={onClose}
     >
-      <TextField
-        label="URL"
-        type="url"
-        error={errors.url?.message}
-        {...form.register('url', {
-          validate: (url) => url.trim().startsWith('https://') || 'The URL must start with https://.',
-        })}
-      />
-      <TextField label="Description" error={errors.description?.message} {...form.register('description')} />
-      <TextField
-        label="Rate limit"
-        hint="At most this many requests per second, from 0.1 to 1,000. Leave it empty for no limit."
-        inputMode="decimal"
-        error={errors.rate_limit?.message}
-        {...form.register('rate_limit', {
-          validate: (text) =>
-            text === '' ||
-            (Number(text) >= 0.1 && Number(text) <= 1_000) ||
-            'Enter a number from 0.1 to 1,000, or nothing.',
-        })}
-      />
-      <EventTypeChoices
-        organization={organization}
-        registration={form.register('event_types', {
-          validate: (types) => types.length > 0 || 'Choose at least one event type.',
-        })}
-        error={errors.event_types?.message}
-      />
+      <WebhookFields organization={organization} form={form} />
     </FormDialog>
   )
 }

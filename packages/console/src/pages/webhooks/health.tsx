@@ -1,6 +1,6 @@
 import type { Webhook, WebhookHealth } from '@keyhook/client'
 import { Badge } from '../../components/badge.tsx'
-import { RelativeTime } from '../../components/time.tsx'
+import { Countdown, RelativeTime } from '../../components/time.tsx'
 import { failureText } from '../../words/send-errors.ts'
 
 const percent = new Intl.NumberFormat('en', { style: 'percent', maximumFractionDigits: 1 })
@@ -46,7 +46,22 @@ export function LastFailure({ health }: { health: WebhookHealth }) {
   )
 }
 
-export function OldestWaiting({ health }: { health: WebhookHealth }) {
+const countedMax = 10_000
+
+/** How many deliveries are not finished, and how long the first of them has waited. */
+export function Waiting({ health }: { health: WebhookHealth }) {
   if (health.oldest_waiting_at === null) return <span className="muted">No event waits</span>
-  return <RelativeTime at={health.oldest_waiting_at} />
+  return (
+    <div className="last-failure">
+      <span className="number">{`${count.format(health.waiting)}${health.waiting >= countedMax ? ' or more' : ''}`}</span>
+      <span className="small muted">
+        since <RelativeTime at={health.oldest_waiting_at} />
+      </span>
+    </div>
+  )
+}
+
+export function NextAttempt({ health }: { health: WebhookHealth }) {
+  if (health.next_attempt_at !== null) return <Countdown to={health.next_attempt_at} />
+  return <span className="muted">{health.waiting > 0 ? 'Being sent' : 'None'}</span>
 }

@@ -1,6 +1,6 @@
 import '../../styles/webhooks.css'
-import type { CreatedWebhook } from '@keyhook/client'
-import { Link, useNavigate } from '@tanstack/react-router'
+import type { CreatedWebhook as Created } from '@keyhook/client'
+import { Link } from '@tanstack/react-router'
 import { Lock } from 'lucide-react'
 import { useState } from 'react'
 import { useForm } from 'react-hook-form'
@@ -8,33 +8,45 @@ import { client } from '../../api/client.ts'
 import { useMember } from '../../api/organization.ts'
 import { refreshWebhooks } from '../../api/webhook-queries.ts'
 import { Button } from '../../components/button.tsx'
-import { Field } from '../../components/field.tsx'
+import { showErrors } from '../../components/form-dialog.tsx'
 import { Notice } from '../../components/notice.tsx'
 import { PageHeader } from '../../components/page.tsx'
 import { EmptyState } from '../../components/states.tsx'
-import { explain, fieldErrors } from '../../words/errors.ts'
-import { EventTypeChoices } from './event-type-choices.tsx'
-import { WebhookSecret } from './webhook-secret.tsx'
+import { explain } from '../../words/errors.ts'
+import { CreatedWebhook } from './created-webhook.tsx'
+import { WebhookFields } from './webhook-fields.tsx'
+import type { WebhookForm } from './webhook-form.ts'
 
-type Form = { url: string; event_types: string[] }
+/** `unsaved`: why the webhook has neither description nor rate limit; null if nothing went wrong. */
+type Result = { webhook: Created; unsaved: string | null }
+
+async function create(organization: string, form: WebhookForm): Promise<Result> {
+  const description = form.description.trim()
+  const webhook = await client.webhooks.create(
+    { url: form.url.trim(), event_types: form.event_types },
+    { organization },
+  )
+  const settings = {
+    ...(description !== '' && { description }),
+    ...(form.rate_limit !== '' && { rate_limit: Number(form.rate_limit) }),
+  }
+  if (Object.keys(settings).length === 0) return { webhook, unsaved: null }
+  // The webhook exists, and its secret is in this answer alone: an error must not hide it.
+  const unsaved = await client.webhooks.update(webhook.id, settings, { organization }).then(() => null, explain)
+  return { webhook, unsaved }
+}
 
 export function NewWebhookPage() {
   const organization = useMember()
   const orgId = organization.id
-  const navigate = useNavigate()
-  const [created, setCreated] = useState<CreatedWebhook | null>(null)
-  const form = useForm<Form>({ defaultValues: { url: '', event_types: [] } })
+  const [created, setCreated] = useState<Result | null>(null)
+  const form = useForm<WebhookForm>({ defaultValues: { url: '', description: '', rate_limit: '', event_types: [] } })
   const submit = form.handleSubmit(async (values) => {
     try {
-      setCreated(await client.webhooks.create(values, { organization: orgId }))
+      setCreated(await create(orgId, values))
       await refreshWebhooks(orgId)
     } catch (error) {
-      const fields = fieldErrors(error)
-      for (const name of ['url', 'event_types'] as const) {
-        const message = fields.get(name)
-        if (message !== undefined) form.setError(name, { message }, { shouldFocus: true })
-      }
-      if (fields.size === 0) form.setError('root', { message: explain(error) })
+      showErrors(form, error)
     }
   })
   const { errors, isSubmitting } = form.formState
@@ -45,6 +57,7 @@ export function NewWebhookPage() {
       </EmptyState>
     )
   }
+  if (created !== null) return <CreatedWebhook {...created} />
   return (
     <>
       <PageHeader
@@ -56,33 +69,7 @@ export function NewWebhookPage() {
         }
       />
       <form onSubmit={submit} className="stack narrow-form" noValidate>
-        <Field
-          label="URL"
-          hint="Deliveries are sent to this address, as POST requests over https."
-          error={errors.url?.message}
-        >
-          {(attributes) => (
-            <input
-              {...attributes}
-              className="input"
-              type="url"
-              autoComplete="off"
-              spellCheck={false}
-              placeholder="https://example.com/webhooks"
-              {...form.register('url', {
-                required: 'Enter the URL of your endpoint.',
-                validate: (url) => url.startsWith('https://') || 'The URL must start with https://.',
-              })}
-            />
-          )}
-        </Field>
-        <EventTypeChoices
-          organization={orgId}
-          registration={form.register('event_types', {
-            validate: (types) => types.length > 0 || 'Choose at least one event type.',
-          })}
-          error={errors.event_types?.message}
-        />
+        <WebhookFields organization={orgId} form={form} />
         {errors.root?.message && <Notice kind="danger">{errors.root.message}</Notice>}
         <div className="row">
           <Button type="submit" look="primary" busy={isSubmitting}>
@@ -93,15 +80,6 @@ export function NewWebhookPage() {
           </Link>
         </div>
       </form>
-      {created && (
-        <WebhookSecret
-          title="Webhook created"
-          secret={created.secret}
-          onClose={() =>
-            navigate({ to: '/$orgId/webhooks/$webhookId', params: { orgId, webhookId: created.id }, replace: true })
-          }
-        />
-      )}
     </>
   )
 }

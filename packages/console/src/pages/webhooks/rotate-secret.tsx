@@ -11,7 +11,7 @@ import { Secret } from '../../components/secret.tsx'
 import { Select } from '../../components/select.tsx'
 import { RelativeTime } from '../../components/time.tsx'
 import { showToast, toastError } from '../../components/toasts.tsx'
-import { RotationTest } from './rotation-test.tsx'
+import { TestEvent } from './test-event.tsx'
 import { verificationSnippets } from './verification-snippets.ts'
 import { WebhookSecret } from './webhook-secret.tsx'
 
@@ -108,7 +108,14 @@ function AcceptBoth({ organization, webhook, secret, create }: AcceptBothProps) 
         <code>@keyhook/client</code> takes them as an array.
       </p>
       <Snippets snippets={verificationSnippets} label="Language" />
-      <RotationTest organization={organization} webhook={webhook} />
+      <p className="small muted">Then send a test event, which is signed with the new secret alone.</p>
+      <TestEvent
+        organization={organization}
+        webhookId={webhook.id}
+        type={webhook.event_types[0]!}
+        accepted="Your endpoint accepts the new secret. You can switch."
+        refused="Do not switch yet."
+      />
     </>
   )
 }

@@ -32,21 +32,28 @@ export function WebhookActions({ organization, webhook, open, resume }: ActionsP
         </Button>
       )}
       {organization.can('webhooks:update') && (
+        <>
+          {webhook.status === 'paused' ? (
+            <Button onClick={resume}>
+              <CirclePlay size={15} aria-hidden="true" />
+              Resume
+            </Button>
+          ) : (
+            <Button onClick={() => open('pause')}>
+              <CirclePause size={15} aria-hidden="true" />
+              Pause
+            </Button>
+          )}
+          <Button onClick={() => open('rotate')}>
+            <KeyRound size={15} aria-hidden="true" />
+            Rotate secret
+          </Button>
+        </>
+      )}
+      {organization.can('webhooks:update') && (
         <RowMenu label="More actions">
           <MenuItem icon={Pencil} onSelect={() => open('edit')}>
             Edit
-          </MenuItem>
-          {webhook.status === 'paused' ? (
-            <MenuItem icon={CirclePlay} onSelect={resume}>
-              Resume
-            </MenuItem>
-          ) : (
-            <MenuItem icon={CirclePause} onSelect={() => open('pause')}>
-              Pause
-            </MenuItem>
-          )}
-          <MenuItem icon={KeyRound} onSelect={() => open('rotate')}>
-            Rotate secret
           </MenuItem>
           {organization.can('webhooks:delete') && (
             <>

@@ -15,7 +15,8 @@ import { Stat } from '../../components/stat.tsx'
 import { RelativeTime } from '../../components/time.tsx'
 import { showToast, toastError } from '../../components/toasts.tsx'
 import { PageFailure, PageLoading } from '../../layout/fallbacks.tsx'
-import { LastFailure, OldestWaiting, SuccessShare, WebhookStatus } from './health.tsx'
+import { EndpointCharts } from './endpoint-charts.tsx'
+import { LastFailure, NextAttempt, SuccessShare, Waiting, WebhookStatus } from './health.tsx'
 import { LatestAttempts } from './latest-attempts.tsx'
 import { RotationNotice } from './rotate-secret.tsx'
 import { WebhookActions, type WebhookDialog, WebhookDialogs } from './webhook-actions.tsx'
@@ -66,11 +67,15 @@ function LoadedWebhook({ webhook }: { webhook: Webhook }) {
             <Stat label="Last failure">
               <LastFailure health={webhook.health} />
             </Stat>
-            <Stat label="Oldest waiting">
-              <OldestWaiting health={webhook.health} />
+            <Stat label="Waiting">
+              <Waiting health={webhook.health} />
+            </Stat>
+            <Stat label="Next attempt">
+              <NextAttempt health={webhook.health} />
             </Stat>
           </dl>
         </section>
+        <EndpointCharts organization={orgId} webhookId={webhook.id} />
         <div className="two-columns">
           <LatestAttempts organization={orgId} webhookId={webhook.id} />
           <section className="card" aria-label="Settings">
@@ -121,6 +126,16 @@ function Facts({ webhook }: { webhook: Webhook }) {
             {type}
           </span>
         ))}
+      </dd>
+      <dt>Secret</dt>
+      <dd>
+        <span className="mono">whsec_…</span>
+        {webhook.secret_created_at !== null && (
+          <>
+            {' '}
+            made <RelativeTime at={webhook.secret_created_at} />
+          </>
+        )}
       </dd>
       <dt>Rate limit</dt>
       <dd>{webhook.rate_limit == null ? 'None' : `${webhook.rate_limit} per second`}</dd>

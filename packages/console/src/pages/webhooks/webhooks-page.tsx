@@ -8,7 +8,7 @@ import { useMember } from '../../api/organization.ts'
 import { type Column, DataTable } from '../../components/data-table.tsx'
 import { PageHeader } from '../../components/page.tsx'
 import { EmptyState } from '../../components/states.tsx'
-import { LastFailure, OldestWaiting, SuccessShare, WebhookStatus } from './health.tsx'
+import { LastFailure, SuccessShare, Waiting, WebhookStatus } from './health.tsx'
 
 export function WebhooksPage() {
   const organization = useMember()
@@ -40,7 +40,7 @@ export function WebhooksPage() {
     { label: 'Status', cell: (webhook) => <WebhookStatus webhook={webhook} /> },
     { label: 'Last 24 hours', cell: (webhook) => <SuccessShare health={webhook.health} /> },
     { label: 'Last failure', cell: (webhook) => <LastFailure health={webhook.health} /> },
-    { label: 'Oldest waiting', cell: (webhook) => <OldestWaiting health={webhook.health} /> },
+    { label: 'Waiting', cell: (webhook) => <Waiting health={webhook.health} /> },
   ]
   return (
     <>
