@@ -9,6 +9,7 @@ export type ProblemCode =
   | 'auth.address_refused'
   | 'console.session_required'
   | 'console.origin_refused'
+  | 'console.passkey_refused'
   | 'console.link_invalid'
   | 'not_found'
   | 'request.method_not_allowed'

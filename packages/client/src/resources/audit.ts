@@ -15,6 +15,8 @@ export type AuditAction =
   | 'user.removed'
   | 'user.subject_pinned'
   | 'user.verified'
+  | 'user.passkey_added'
+  | 'user.passkey_removed'
   | 'key.created'
   | 'key.updated'
   | 'key.rotated'

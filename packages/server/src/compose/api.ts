@@ -159,6 +159,7 @@ export function composeApi(
     publicUrl: config.publicUrl,
     openId: openIdLogin(config, authenticate),
     peopleAreElsewhere: config.oidcIssuer !== null,
+    passkeys: config.passkeys === 'on' || (config.passkeys === 'auto' && config.oidcIssuer === null),
     masterKeys,
     directory: parts.consoleDirectory,
     log,

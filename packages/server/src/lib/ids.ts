@@ -18,6 +18,7 @@ export type IdPrefix =
   | 'inv'
   | 'ses'
   | 'ivt'
+  | 'pas'
 
 export type Id<P extends IdPrefix> = `${P}_${string}`
 
@@ -32,6 +33,7 @@ export type InvoiceId = Id<'inv'>
 export type OperatorTokenId = Id<'tok'>
 export type InvitationId = Id<'ivt'>
 export type SessionId = Id<'ses'>
+export type PasskeyId = Id<'pas'>
 export type AttemptId = Id<'dlv'>
 
 export const newId = <P extends IdPrefix>(prefix: P): Id<P> => typeidUnboxed(prefix) as Id<P>

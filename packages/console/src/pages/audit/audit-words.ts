@@ -15,6 +15,8 @@ export const actionTexts: Record<AuditAction, string> = {
   'user.removed': 'User removed',
   'user.subject_pinned': 'Sign-in of a user pinned',
   'user.verified': 'Address of a user confirmed',
+  'user.passkey_added': 'Passkey added',
+  'user.passkey_removed': 'Passkey removed',
   'key.created': 'API key created',
   'key.updated': 'API key changed',
   'key.rotated': 'API key rotated',
