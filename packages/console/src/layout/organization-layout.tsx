@@ -10,6 +10,7 @@ import { Sidebar } from './sidebar.tsx'
 
 const Palette = lazy(() => import('./palette.tsx'))
 const OpenToRead = lazy(() => import('./open-to-read.tsx'))
+const PasskeyOffer = lazy(() => import('../pages/account/passkey-offer.tsx'))
 
 export function OrganizationLayout() {
   const organization = useOrganization()
@@ -26,6 +27,7 @@ export function OrganizationLayout() {
 
 function Shell({ organization }: { organization: CurrentOrganization }) {
   const [isPaletteOpen, setPaletteOpen] = useState(false)
+  const { offersPasskey } = useSession()
   const main = useRef<HTMLElement>(null)
   useShortcut(() => setPaletteOpen(true))
   const openPalette = () => setPaletteOpen(true)
@@ -37,6 +39,7 @@ function Shell({ organization }: { organization: CurrentOrganization }) {
       <Sidebar organization={organization} openPalette={openPalette} />
       <TopBar organization={organization} openPalette={openPalette} />
       <main ref={main} className="main" tabIndex={-1}>
+        <Suspense>{offersPasskey && <PasskeyOffer />}</Suspense>
         <Suspense fallback={<PageLoading />}>
           {/* Another organization starts with fresh state. */}
           {organization.role === 'operator' && <ReadingNotice />}

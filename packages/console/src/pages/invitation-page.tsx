@@ -6,6 +6,7 @@ import { queryClient, sessionQuery } from '../api/client.ts'
 import { acceptInvitation, fetchInvitation, fetchSignInWay } from '../api/session.ts'
 import { Button } from '../components/button.tsx'
 import { Notice } from '../components/notice.tsx'
+import { PasskeySignIn } from '../components/passkey-sign-in.tsx'
 import { SingleSignOn } from '../components/single-sign-on.tsx'
 import { explain } from '../words/errors.ts'
 
@@ -56,6 +57,12 @@ export default function InvitationPage() {
           <Button look="primary" busy={accept.isPending} onClick={() => accept.mutate()}>
             Accept invitation
           </Button>
+        )}
+        {invitation.data && !isPending && session === undefined && way.data?.passkeys?.missing === null && (
+          <>
+            <p className="muted small">Are you a user here already? Then sign in first.</p>
+            <PasskeySignIn support={way.data.passkeys} look="plain" />
+          </>
         )}
       </div>
     </main>

@@ -6,11 +6,12 @@ import { queryClient, sessionQuery } from '../api/client.ts'
 import { fetchSignInWay, signIn } from '../api/session.ts'
 import { Code } from '../components/code.tsx'
 import { Notice } from '../components/notice.tsx'
+import { PasskeySignIn } from '../components/passkey-sign-in.tsx'
 import { SingleSignOn } from '../components/single-sign-on.tsx'
 import { explain } from '../words/errors.ts'
 
 /** The secret of a one-time link is in the fragment, which browsers send to nobody. */
-const secret = location.pathname === `${basePath}/sign-in` ? location.hash.slice(1) : ''
+let secret = location.pathname === `${basePath}/sign-in` ? location.hash.slice(1) : ''
 if (secret !== '') history.replaceState(null, '', location.pathname)
 
 /** Why the OpenID issuer's answer did not lead to a session. */
@@ -27,10 +28,15 @@ export default function SignInPage() {
   useEffect(() => {
     document.title = 'Sign in · Keyhook'
     if (secret === '') return
-    exchange(secret).then(async () => {
-      await queryClient.resetQueries({ queryKey: sessionQuery.queryKey })
-      await navigate({ to: '/', replace: true })
-    }, setError)
+    exchange(secret)
+      .then(async () => {
+        await queryClient.resetQueries({ queryKey: sessionQuery.queryKey })
+        await navigate({ to: '/', replace: true })
+      }, setError)
+      // Whoever signs out comes back to this page, and is not signed in again.
+      .finally(() => {
+        secret = ''
+      })
   }, [navigate])
   return (
     <main className="center-page">
@@ -58,20 +64,28 @@ const pageShown = (): string =>
 function Ways() {
   const way = useQuery({ queryKey: ['sign-in'], queryFn: fetchSignInWay, staleTime: Number.POSITIVE_INFINITY })
   if (way.isPending) return null
-  if (way.data?.openid) {
-    return (
-      <>
-        <p className="muted">Use the account of your organization.</p>
-        <SingleSignOn returnTo={pageShown()} />
-      </>
-    )
-  }
+  const passkeys = way.data?.passkeys
   return (
     <>
-      <p className="muted">
-        Open the link that the server printed when it started. For a new link, run this command where the server runs:
-      </p>
-      <Code text="npx keyhook console link --user EMAIL" label="Copy the command" wrap />
+      {passkeys && <PasskeySignIn support={passkeys} />}
+      {way.data?.openid ? (
+        <>
+          <p className="muted">Use the account of your organization.</p>
+          <SingleSignOn returnTo={pageShown()} />
+        </>
+      ) : (
+        <LinkHelp besidesPasskeys={Boolean(passkeys)} />
+      )}
     </>
   )
 }
+
+const LinkHelp = ({ besidesPasskeys }: { besidesPasskeys: boolean }) => (
+  <>
+    <p className="muted">
+      {besidesPasskeys ? 'Without a passkey, open' : 'Open'} the link that the server printed when it started. For a new
+      link, run this command where the server runs:
+    </p>
+    <Code text="npx keyhook console link --user EMAIL" label="Copy the command" wrap />
+  </>
+)

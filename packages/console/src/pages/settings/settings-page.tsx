@@ -1,3 +1,4 @@
+import { Link } from '@tanstack/react-router'
 import { useState } from 'react'
 import { serverUrl } from '../../address.ts'
 import { queryClient } from '../../api/client.ts'
@@ -87,7 +88,10 @@ export function SettingsPage() {
               </fieldset>
             </dd>
             <dt>Sessions</dt>
-            <dd>
+            <dd className="row row-wrap">
+              <Link to="/account" className="button button-small">
+                Passkeys and sessions
+              </Link>
               <Button small onClick={() => setLeaving(true)}>
                 Sign out everywhere
               </Button>
