@@ -130,6 +130,7 @@ inBrowser('a passkey', () => {
     await key.confirms(true)
     await signIn(page)
     await passkeys(page).getByText('Laptop').waitFor()
+    expect(await key.credentials()).toHaveLength(1)
   })
 
   test('is offered once to somebody who came by a link, and not again', async () => {
@@ -178,6 +179,9 @@ inBrowser('a passkey', () => {
     await page.goto(await invite('Second'))
     await signIn(page)
     await page.getByText('You join as new@example.com.').waitFor()
+    await page.getByRole('button', { name: 'Accept invitation' }).click()
+    await page.getByRole('heading', { name: 'Second', level: 1 }).waitFor()
+    expect(await api.db`select 1 from keyhook.users where email = 'new@example.com'`).toHaveLength(1)
   })
 
   test('needs HTTPS or localhost: elsewhere the pages say what is missing, and lead to where it is not', async () => {
