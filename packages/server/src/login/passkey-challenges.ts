@@ -53,5 +53,3 @@ export function createChallenges(masterKeys: Pick<MasterKeys, 'seal' | 'open'>) 
     }
   }
 }
-
-export type Challenges = ReturnType<typeof createChallenges>
