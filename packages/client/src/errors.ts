@@ -10,6 +10,7 @@ export type ProblemCode =
   | 'auth.signature_invalid'
   | 'console.session_required'
   | 'console.origin_refused'
+  | 'console.passkey_refused'
   | 'console.link_invalid'
   | 'not_found'
   | 'request.method_not_allowed'

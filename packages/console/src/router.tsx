@@ -24,6 +24,13 @@ const authorize = createRoute({
   component: page(() => import('./pages/authorize-page.tsx'), 'AuthorizePage'),
 })
 
+const loadAccount = () => import('./pages/account/account-page.tsx')
+const account = createRoute({
+  getParentRoute: () => root,
+  path: 'account',
+  component: page(loadAccount, 'AnyAccountPage'),
+})
+
 const organization = createRoute({ getParentRoute: () => root, path: '$orgId', component: OrganizationLayout })
 const inOrganization = { getParentRoute: () => organization }
 
@@ -107,6 +114,7 @@ const settings = createRoute({
   path: 'settings',
   component: page(() => import('./pages/settings/settings-page.tsx'), 'SettingsPage'),
 })
+const ownAccount = createRoute({ ...inOrganization, path: 'account', component: page(loadAccount, 'AccountPage') })
 
 const operator = createRoute({
   getParentRoute: () => root,
@@ -133,11 +141,17 @@ const operatorTokens = createRoute({
   path: 'tokens',
   component: page(() => import('./pages/operator/tokens-page.tsx'), 'TokensPage'),
 })
+const operatorAccount = createRoute({
+  getParentRoute: () => operator,
+  path: 'account',
+  component: page(loadAccount, 'AccountPage'),
+})
 
 const routeTree = root.addChildren([
   start,
   authorize,
-  operator.addChildren([operatorOverview, operatorOrganizations, operatorUsers, operatorTokens]),
+  account,
+  operator.addChildren([operatorOverview, operatorOrganizations, operatorUsers, operatorTokens, operatorAccount]),
   organization.addChildren([
     home,
     keys,
@@ -154,6 +168,7 @@ const routeTree = root.addChildren([
     audit,
     members,
     settings,
+    ownAccount,
   ]),
 ])
 

@@ -47,5 +47,8 @@ create table keyhook.confirmation_links (
 -- The link went to the invited address and to nobody else, so whoever has it reads the mail of that address.
 alter table keyhook.invitations add column mailed boolean not null default false;
 
+-- The list of somebody's sessions says that this one began with a mail.
+alter table keyhook.console_links add column mailed boolean not null default false;
+
 -- The owners were told. Until the database has room again they are not told a second time.
 alter table keyhook.database_stats add column nearly_full boolean not null default false;

@@ -8,7 +8,7 @@ import { configFile, profileName, readProfiles, writeProfiles } from '../user-fi
 import { logInWithBrowser } from './browser-login.ts'
 
 /** Where `npm start` listens. */
-const defaultUrl = 'http://127.0.0.1:8080'
+const defaultUrl = 'http://localhost:8080'
 
 type LoginOptions = { url?: string; org?: string; profile?: string; tokenStdin?: true; browser?: true; json?: boolean }
 

@@ -12,10 +12,12 @@ export type Session = {
   user: { id: string; email: string | null; name: string | null; verified: boolean } | null
   operator: boolean
   organizations: SessionOrganization[]
+  /** Whether to offer somebody who came by a link to add a passkey. */
+  offersPasskey: boolean
 }
 
 /** Calls under `/console`, the only ones that use the cookie. */
-async function call<T>(method: 'GET' | 'POST' | 'DELETE', path: string, body?: object): Promise<T> {
+export async function call<T>(method: 'GET' | 'POST' | 'PATCH' | 'DELETE', path: string, body?: object): Promise<T> {
   const init: RequestInit = { method, headers: { accept: 'application/json' }, credentials: 'same-origin' }
   if (body !== undefined) {
     init.headers = { ...init.headers, 'content-type': 'application/json' }
@@ -46,6 +48,12 @@ function readProblem(text: string): Record<string, unknown> {
 /** Exchanges the secret of a one-time link for the cookie. */
 export async function signIn(link: string): Promise<void> {
   await call('POST', '/session', { link })
+  shownTo = undefined
+}
+
+/** Exchanges what an authenticator has signed for the cookie. */
+export async function sendPasskey(answer: object): Promise<void> {
+  await call('POST', '/passkey-session', { answer })
   shownTo = undefined
 }
 
@@ -84,11 +92,16 @@ export const mailConfirmation = (): Promise<void> => call('POST', '/confirmation
 
 export const confirmAddress = (link: string): Promise<void> => call('POST', '/confirmation', { link })
 
-/** Whether people sign in with an OpenID Connect issuer, and whether the server sends mail, also links to sign in. */
-export const fetchSignInWay = (): Promise<{ openid: boolean; mail: boolean; mail_sign_in: boolean }> =>
-  call('GET', '/config.json')
+/** `missing` says why this page can have none, and `elsewhere` is a console that can. */
+export type PasskeySupport = { missing: string | null; elsewhere: string | null }
 
-type TokenAnswer = Session & { token: string; expires_at: string }
+/** `mail`: the server sends mail, and with `mail_sign_in` links to sign in. */
+type SignInWays = { openid: boolean; passkeys: PasskeySupport | null; mail: boolean; mail_sign_in: boolean }
+
+export const fetchSignInWay = (): Promise<SignInWays> =>
+  call('GET', `/config.json?${new URLSearchParams({ origin: location.origin })}`)
+
+type TokenAnswer = Omit<Session, 'offersPasskey'> & { token: string; expires_at: string; offers_passkey: boolean }
 
 /** Renewed this long before its end, so that it does not end while a request travels. */
 const renewMs = 30_000
@@ -119,7 +132,7 @@ export async function currentToken(): Promise<string> {
 /** Whom this page shows; null for the operator, undefined for nobody yet. */
 let shownTo: string | null | undefined
 
-const idOf = ({ user }: Session): string | null => user?.id ?? null
+const idOf = ({ user }: Pick<Session, 'user'>): string | null => user?.id ?? null
 
 /** Who is signed in, and what each role allows now: it comes with a new token. */
 export async function fetchSession(): Promise<Session> {
@@ -128,8 +141,8 @@ export async function fetchSession(): Promise<Session> {
   // Somebody else signed in with this browser.
   else if (shownTo !== idOf(session)) location.reload()
   shownTo = idOf(session)
-  const { user, operator, organizations } = session
-  return { user, operator, organizations: opened === null ? organizations : [opened.organization] }
+  const { user, operator, organizations, offers_passkey: offersPasskey } = session
+  return { user, operator, organizations: opened === null ? organizations : [opened.organization], offersPasskey }
 }
 
 // A page of somebody who has left is loaded again, so that nothing of it stays.

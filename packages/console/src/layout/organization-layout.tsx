@@ -11,6 +11,7 @@ import { UnconfirmedNotice } from './unconfirmed-notice.tsx'
 const Drawer = lazy(() => import('./drawer.tsx'))
 const Palette = lazy(() => import('./palette.tsx'))
 const OpenToRead = lazy(() => import('./open-to-read.tsx'))
+const PasskeyOffer = lazy(() => import('../pages/account/passkey-offer.tsx'))
 
 export function OrganizationLayout() {
   const organization = useOrganization()
@@ -27,6 +28,7 @@ export function OrganizationLayout() {
 
 function Shell({ organization }: { organization: CurrentOrganization }) {
   const [isPaletteOpen, setPaletteOpen] = useState(false)
+  const { offersPasskey } = useSession()
   const main = useRef<HTMLElement>(null)
   useShortcut(() => setPaletteOpen(true))
   const openPalette = () => setPaletteOpen(true)
@@ -38,6 +40,7 @@ function Shell({ organization }: { organization: CurrentOrganization }) {
       <Sidebar organization={organization} openPalette={openPalette} />
       <TopBar organization={organization} openPalette={openPalette} />
       <main ref={main} className="main" tabIndex={-1}>
+        <Suspense>{offersPasskey && <PasskeyOffer />}</Suspense>
         <Suspense fallback={<PageLoading />}>
           {/* Another organization starts with fresh state. */}
           {organization.role === 'operator' && <ReadingNotice />}

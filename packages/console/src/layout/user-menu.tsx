@@ -1,4 +1,5 @@
-import { Check, ChevronsUpDown, LogOut, Monitor, Moon, Sun } from 'lucide-react'
+import { Link, useParams } from '@tanstack/react-router'
+import { Check, ChevronsUpDown, CircleUser, LogOut, Monitor, Moon, Sun } from 'lucide-react'
 import { queryClient } from '../api/client.ts'
 import { useSession } from '../api/organization.ts'
 import { signOut } from '../api/session.ts'
@@ -12,10 +13,11 @@ const themes: readonly { theme: Theme; label: string; icon: typeof Sun }[] = [
   { theme: 'dark', label: 'Dark', icon: Moon },
 ]
 
-/** Who is signed in, the theme, and sign-out. */
+/** Who is signed in, their account, the theme, and sign-out. */
 export function UserMenu() {
   const { user } = useSession()
   const theme = useTheme()
+  const { orgId } = useParams({ strict: false })
   const leave = (everywhere: boolean) => {
     signOut(everywhere).then(() => queryClient.resetQueries(), toastError('You are still signed in'))
   }
@@ -31,6 +33,13 @@ export function UserMenu() {
         </button>
       }
     >
+      <MenuItem
+        icon={CircleUser}
+        render={orgId ? <Link to="/$orgId/account" params={{ orgId }} /> : <Link to="/account" />}
+      >
+        Your account
+      </MenuItem>
+      <MenuSeparator />
       {themes.map((one) => (
         <MenuItem key={one.theme} icon={one.theme === theme ? Check : one.icon} onSelect={() => setTheme(one.theme)}>
           {one.label}

@@ -7,6 +7,7 @@ import { acceptInvitation, fetchInvitation } from '../api/session.ts'
 import { useSignInWays } from '../api/sign-in-ways.ts'
 import { Button } from '../components/button.tsx'
 import { Notice } from '../components/notice.tsx'
+import { PasskeySignIn } from '../components/passkey-sign-in.tsx'
 import { SingleSignOn } from '../components/single-sign-on.tsx'
 import { explain } from '../words/errors.ts'
 
@@ -57,6 +58,12 @@ export default function InvitationPage() {
           <Button look="primary" busy={accept.isPending} onClick={() => accept.mutate()}>
             Accept invitation
           </Button>
+        )}
+        {invitation.data && !isPending && session === undefined && way.data?.passkeys?.missing === null && (
+          <>
+            <p className="muted small">Are you a user here already? Then sign in first.</p>
+            <PasskeySignIn support={way.data.passkeys} look="plain" />
+          </>
         )}
       </div>
     </main>

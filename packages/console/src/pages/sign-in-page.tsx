@@ -7,11 +7,12 @@ import { useSignInWays } from '../api/sign-in-ways.ts'
 import { Code } from '../components/code.tsx'
 import { MailSignIn } from '../components/mail-sign-in.tsx'
 import { Notice } from '../components/notice.tsx'
+import { PasskeySignIn } from '../components/passkey-sign-in.tsx'
 import { SingleSignOn } from '../components/single-sign-on.tsx'
 import { explain } from '../words/errors.ts'
 
 /** The secret of a one-time link is in the fragment, which browsers send to nobody. */
-const secret = location.pathname === `${basePath}/sign-in` ? location.hash.slice(1) : ''
+let secret = location.pathname === `${basePath}/sign-in` ? location.hash.slice(1) : ''
 if (secret !== '') history.replaceState(null, '', location.pathname)
 
 /** Why the OpenID issuer's answer did not lead to a session. */
@@ -28,10 +29,15 @@ export default function SignInPage() {
   useEffect(() => {
     document.title = 'Sign in · Keyhook'
     if (secret === '') return
-    exchange(secret).then(async () => {
-      await queryClient.resetQueries({ queryKey: sessionQuery.queryKey })
-      await navigate({ to: '/', replace: true })
-    }, setError)
+    exchange(secret)
+      .then(async () => {
+        await queryClient.resetQueries({ queryKey: sessionQuery.queryKey })
+        await navigate({ to: '/', replace: true })
+      }, setError)
+      // Whoever signs out comes back to this page, and is not signed in again.
+      .finally(() => {
+        secret = ''
+      })
   }, [navigate])
   return (
     <main className="center-page">
@@ -59,23 +65,31 @@ const pageShown = (): string =>
 function Ways() {
   const way = useSignInWays()
   if (way.isPending) return null
-  if (way.data?.openid) {
-    return (
-      <>
-        <p className="muted">Use the account of your organization.</p>
-        <SingleSignOn returnTo={pageShown()} />
-      </>
-    )
-  }
+  const passkeys = way.data?.passkeys
   return (
     <>
-      {way.data?.mail_sign_in && <MailSignIn />}
-      <p className="muted">
-        {way.data?.mail_sign_in
-          ? 'Without mail, the operator makes a link where the server runs:'
-          : 'Open the link that the server printed when it started. For a new link, run this command where the server runs:'}
-      </p>
-      <Code text="npx keyhook console link --user EMAIL" label="Copy the command" wrap />
+      {passkeys && <PasskeySignIn support={passkeys} />}
+      {way.data?.openid ? (
+        <>
+          <p className="muted">Use the account of your organization.</p>
+          <SingleSignOn returnTo={pageShown()} />
+        </>
+      ) : (
+        <>
+          {way.data?.mail_sign_in && <MailSignIn />}
+          <LinkHelp isLast={Boolean(passkeys) || way.data?.mail_sign_in === true} />
+        </>
+      )}
     </>
   )
 }
+
+const LinkHelp = ({ isLast }: { isLast: boolean }) => (
+  <>
+    <p className="muted">
+      {isLast ? 'Otherwise open' : 'Open'} the link that the server printed when it started. For a new link, run this
+      command where the server runs:
+    </p>
+    <Code text="npx keyhook console link --user EMAIL" label="Copy the command" wrap />
+  </>
+)

@@ -1,4 +1,4 @@
-import { Navigate } from '@tanstack/react-router'
+import { Link, Navigate } from '@tanstack/react-router'
 import { Building2 } from 'lucide-react'
 import { useSession } from '../api/organization.ts'
 import { EmptyState } from '../components/states.tsx'
@@ -11,7 +11,16 @@ export function StartPage() {
   if (first !== undefined) return <Navigate to="/$orgId" params={{ orgId: first.id }} replace />
   return (
     <main className="center-page">
-      <EmptyState isPage icon={Building2} title="You are in no organization yet">
+      <EmptyState
+        isPage
+        icon={Building2}
+        title="You are in no organization yet"
+        action={
+          <Link to="/account" className="button">
+            Your account
+          </Link>
+        }
+      >
         Ask the owner of an organization to invite {user?.email ?? 'you'}, then reload this page.
       </EmptyState>
     </main>

@@ -17,6 +17,8 @@ export const auditActions = [
   'user.deleted',
   'user.subject_pinned',
   'user.verified',
+  'user.passkey_added',
+  'user.passkey_removed',
   'key.created',
   'key.updated',
   'key.rotated',

@@ -55,7 +55,7 @@ const programs: Programs = createPrograms({
   commands: commandTable,
   footer: `Examples:
   npx keyhook serve
-  npx keyhook login --url http://127.0.0.1:8080
+  npx keyhook login --url http://localhost:8080
   npx keyhook keys create --name ci
   npx keyhook webhooks list
   TOKEN=$(npx keyhook token issue --user usr_… --ttl 1h)

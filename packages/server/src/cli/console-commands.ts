@@ -29,7 +29,7 @@ export function addCommands(program: KeyhookCommand): void {
       const userId = await whoSignsIn(installation, options)
       const { publicUrl, port, dataDir } = installation.config
       const running = installation.isShared ? await readServerAddress(dataDir) : undefined
-      const address = options.url ?? publicUrl ?? running ?? `http://127.0.0.1:${port}`
+      const address = options.url ?? publicUrl ?? running ?? `http://localhost:${port}`
       const url = address.replace(/\/+$/, '') + (await createSignInLink(installation.db, userId))
       output.result({ url }, url)
       output.note(`The link works once, for ${linkMinutes} minutes.`)

@@ -179,6 +179,6 @@ async function listen(
   }
 }
 
-/** Clients cannot connect to a wildcard address. */
+/** Clients cannot connect to a wildcard address, and an IP address can have no passkeys. */
 const publicUrl = (listening: string, host: string): string =>
-  ['0.0.0.0', '::'].includes(host) ? `http://127.0.0.1:${new URL(listening).port}` : listening
+  ['127.0.0.1', '::1', '0.0.0.0', '::'].includes(host) ? `http://localhost:${new URL(listening).port}` : listening

@@ -166,6 +166,7 @@ export function composeApi(
     publicUrl: config.publicUrl,
     openId: openIdLogin(config, authenticate),
     peopleAreElsewhere: config.oidcIssuer !== null,
+    passkeys: config.passkeys === 'on' || (config.passkeys === 'auto' && config.oidcIssuer === null),
     masterKeys,
     mailPerAddressMax: config.mailPerAddressMax,
     directory: parts.consoleDirectory,

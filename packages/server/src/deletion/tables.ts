@@ -61,6 +61,7 @@ export const organizationTables: readonly Erasure[] = [
         limit $2
       ))`,
   },
+  byOrganization('mails'),
   byOrganization('invitations'),
   byOrganization('memberships'),
   byOrganization('organization_quotas'),
@@ -86,6 +87,9 @@ export const databaseTables = [
 export const userTables: readonly Erasure[] = [
   byUser('console_sessions'),
   byUser('console_links'),
+  byUser('passkeys'),
+  byUser('confirmation_links'),
+  byUser('mails'),
   byUser('memberships'),
   // The table has a day of requests at most.
   batch(

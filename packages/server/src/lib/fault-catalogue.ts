@@ -203,6 +203,12 @@ export const faultCatalogue = {
     when: 'A page of another site made the request. Only paths below `/console` answer this.',
     advice: 'If the page is the console itself, the operator sets `KEYHOOK_PUBLIC_URL` to its address.',
   },
+  'console.passkey_refused': {
+    status: 403,
+    title: 'The passkey was not accepted',
+    when: 'A passkey is unknown here or was removed, its answer is late or belongs to another request, the address of the console can have no passkeys, or the person has 20. Only paths below `/console` answer this.',
+    advice: 'Try again at the address of the console, or sign in with a link and add a passkey.',
+  },
   'console.link_invalid': {
     status: 410,
     title: 'The link is used, expired or unknown',

@@ -19,6 +19,7 @@ export type IdPrefix =
   | 'ses'
   | 'ivt'
   | 'del'
+  | 'pas'
 
 export type Id<P extends IdPrefix> = `${P}_${string}`
 
@@ -34,6 +35,7 @@ export type OperatorTokenId = Id<'tok'>
 export type InvitationId = Id<'ivt'>
 export type DeletionId = Id<'del'>
 export type SessionId = Id<'ses'>
+export type PasskeyId = Id<'pas'>
 export type AttemptId = Id<'dlv'>
 
 export const newId = <P extends IdPrefix>(prefix: P): Id<P> => typeidUnboxed(prefix) as Id<P>

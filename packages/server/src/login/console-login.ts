@@ -12,7 +12,7 @@ import type { SessionId, UserId } from '../lib/ids.ts'
 import type { MasterKeys } from '../lib/master-keys.ts'
 import { newSecret, secretHash } from '../lib/secrets.ts'
 import { isoTime } from '../lib/time.ts'
-import { checkOrigin, currentSession, insertCode, linkInvalid, sessionRequired, takeCode } from './console-sessions.ts'
+import { checkOrigin, insertCode, linkInvalid, personSession, takeCode } from './console-sessions.ts'
 import type { LoginFlow, OpenIdClient, OpenIdPerson } from './openid.ts'
 
 const name = 'keyhook_login'
@@ -131,9 +131,7 @@ export function addAuthorization(
     { schema: { body: authorizationBody } },
     async (request, reply) => {
       checkOrigin(request, deps.publicUrl)
-      const session = await currentSession(db, request)
-      if (session === null) throw sessionRequired()
-      if (session.user_id === null) throw sessionRequired('This is a session of the operator. Sign in as a user.')
+      const session = await personSession(db, request)
       const { challenge, state, port } = request.body
       const code = newSecret()
       await insertCode(db, {

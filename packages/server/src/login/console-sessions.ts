@@ -3,9 +3,11 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import { standby } from '../access/access.ts'
 import type { Role } from '../access/roles.ts'
 import type { Database, Executor, Transaction } from '../db/database.ts'
+import { clientAddress } from '../http/app.ts'
 import { Fault } from '../lib/faults.ts'
 import { newId, type OrgId, type SessionId, type UserId } from '../lib/ids.ts'
 import { newSecret, secretHash } from '../lib/secrets.ts'
+import { userAgentCharsMax } from './user-agent.ts'
 
 /** A session ends after a day without use, and after two weeks in any case. */
 export const idleHours = 24
@@ -19,19 +21,30 @@ export type SessionRow = {
   name: string | null
   /** Whether the address was confirmed. */
   verified: boolean
+  offers_passkey: boolean
+}
+
+/** How somebody signed in. */
+export type SignInWay = 'link' | 'passkey' | 'openid' | 'mail' | 'invitation'
+
+type NewSession = {
+  hash: Buffer
+  userId: UserId | null
+  way: SignInWay
+  address: string
+  userAgent: string | null
 }
 
 /** Expired links are deleted here: nobody else looks for them. */
 export const insertLink = async (
   tx: Transaction,
   hash: Buffer,
-  userId: UserId | null,
-  minutes: number,
+  { userId, minutes, mailed = false }: { userId: UserId | null; minutes: number; mailed?: boolean },
 ): Promise<void> => {
   await tx`delete from keyhook.console_links where expires_at < now()`
   await tx`
-    insert into keyhook.console_links (secret_hash, user_id, expires_at)
-    values (${hash}, ${userId}, now() + make_interval(mins => ${minutes}))`
+    insert into keyhook.console_links (secret_hash, user_id, mailed, expires_at)
+    values (${hash}, ${userId}, ${mailed}, now() + make_interval(mins => ${minutes}))`
 }
 
 /** Whether it was not used yet, and still works. */
@@ -40,20 +53,24 @@ export const isLinkOpen = (tx: Transaction, hash: Buffer) =>
 
 /** Deletes the link, so that of two requests with it only one gets it. */
 const takeLink = (tx: Transaction, hash: Buffer) =>
-  tx<{ user_id: UserId | null; is_open: boolean }[]>`
+  tx<{ user_id: UserId | null; mailed: boolean; is_open: boolean }[]>`
     delete from keyhook.console_links where secret_hash = ${hash}
-    returning user_id, expires_at > now() as is_open`.first()
+    returning user_id, mailed, expires_at > now() as is_open`.first()
 
-/** Expired sessions are deleted here, whoever had them. */
+/**
+ * Expired sessions are deleted here, whoever had them. Somebody who came by a link and has no passkey is offered one.
+ */
 export const insertSession = async (
   tx: Transaction,
-  session: { hash: Buffer; userId: UserId | null },
+  { hash, userId, way, address, userAgent }: NewSession,
 ): Promise<SessionId> => {
   const id = newId('ses')
   await tx`delete from keyhook.console_sessions where expires_at < now()`
   await tx`
-    insert into keyhook.console_sessions (id, secret_hash, user_id, expires_at)
-    values (${id}, ${session.hash}, ${session.userId}, now() + make_interval(hours => ${idleHours}))`
+    insert into keyhook.console_sessions (id, secret_hash, user_id, expires_at, way, address, user_agent, offers_passkey)
+    values (${id}, ${hash}, ${userId}, now() + make_interval(hours => ${idleHours}), ${way}, ${address}, ${userAgent},
+      ${way}::text in ('link', 'mail', 'invitation') and ${userId}::text is not null
+        and not exists (select 1 from keyhook.passkeys where user_id = ${userId}))`
   return id
 }
 
@@ -62,31 +79,42 @@ const useSession = (db: Database, hash: Buffer) =>
   db<SessionRow[]>`
     with session as (
       update keyhook.console_sessions
-      set expires_at = least(created_at + make_interval(days => ${lifetimeDays}), now() + make_interval(hours => ${idleHours}))
+      set expires_at = least(created_at + make_interval(days => ${lifetimeDays}), now() + make_interval(hours => ${idleHours})),
+        used_at = now()
       where secret_hash = ${hash} and expires_at > now()
-      returning id, user_id
+      returning id, user_id, offers_passkey
     )
-    select s.id, s.user_id, u.email, u.name, u.verified_by is not null as verified
+    select s.id, s.user_id, u.email, u.name, u.verified_by is not null as verified, s.offers_passkey
     from session s left join keyhook.users u on u.id = s.user_id and u.removed_at is null and not u.is_service
     where s.user_id is null or u.id is not null`.first()
 
-export const endSession = (db: Executor, hash: Buffer) => db<SessionRow[]>`
+type Ended = Pick<SessionRow, 'id' | 'user_id'>
+
+export const endSession = (db: Executor, hash: Buffer) => db<Ended[]>`
   delete from keyhook.console_sessions where secret_hash = ${hash} returning id, user_id`
 
 /** Every session of the user that this one belongs to, or of the operator. */
-export const endAllSessions = (db: Executor, hash: Buffer) => db<SessionRow[]>`
+export const endAllSessions = (db: Executor, hash: Buffer) => db<Ended[]>`
   delete from keyhook.console_sessions s
   using (select user_id from keyhook.console_sessions where secret_hash = ${hash}) mine
   where s.user_id is not distinct from mine.user_id
   returning s.id, s.user_id`
 
-/** `except`: the session that stays. */
+/**
+ * `except`: the session that stays. Passkeys go too: whoever signed in so far was perhaps not the reader of the address, and a
+ * passkey would open other sessions.
+ */
 export const endOtherSessionsOf = async (tx: Transaction, userId: UserId, except: SessionId): Promise<void> => {
-  await tx`delete from keyhook.console_sessions where user_id = ${userId} and id <> ${except}`
+  await tx`
+    with passkeys as (delete from keyhook.passkeys where user_id = ${userId})
+    delete from keyhook.console_sessions where user_id = ${userId} and id <> ${except}`
 }
 
+/** For a user who turns out to be somebody else than whoever has signed in so far: their passkeys would open other sessions. */
 export const endSessionsOf = async (tx: Transaction, userId: UserId): Promise<void> => {
-  await tx`delete from keyhook.console_sessions where user_id = ${userId}`
+  await tx`
+    with passkeys as (delete from keyhook.passkeys where user_id = ${userId})
+    delete from keyhook.console_sessions where user_id = ${userId}`
 }
 
 /** For tokens of the operator, which belong to no user. */
@@ -139,24 +167,31 @@ export const linkMinutes = 10
 /** A path below the address of the server. The secret is in the fragment, which no browser sends: it is in no log of a server. */
 export async function createSignInLink(db: Database, userId: UserId | null): Promise<string> {
   const secret = newSecret()
-  await db.begin((tx) => insertLink(tx, secretHash(secret), userId, linkMinutes))
+  await db.begin((tx) => insertLink(tx, secretHash(secret), { userId, minutes: linkMinutes }))
   return `/console/sign-in#${secret}`
 }
 
 /** The secret of a new session, in exchange for that of a link; null if the link is used, expired or unknown. */
-export const exchangeLink = (db: Database, link: string, cookie: string | null) =>
+export const exchangeLink = (db: Database, request: FastifyRequest, link: string) =>
   db.begin(async (tx) => {
     const found = await takeLink(tx, secretHash(link))
     if (!found?.is_open) return null
-    return { userId: found.user_id, secret: await openSession(tx, found.user_id, cookie) }
+    return { userId: found.user_id, secret: await openSession(tx, request, found.user_id, found.mailed ? 'mail' : 'link') }
   })
 
-/** Always with a new secret: a cookie that somebody else has set must not become a session. */
-export async function openSession(tx: Transaction, userId: UserId | null, cookie: string | null): Promise<string> {
+/** For the browser of the request. Always with a new secret: a cookie that somebody else has set must not become a session. */
+export async function openSession(
+  tx: Transaction,
+  request: FastifyRequest,
+  userId: UserId | null,
+  way: SignInWay,
+): Promise<string> {
   const secret = newSecret()
+  const cookie = sessionSecret(request)
   // The browser forgets the cookie that it had.
   if (cookie !== null) await endSession(tx, secretHash(cookie))
-  await insertSession(tx, { hash: secretHash(secret), userId })
+  const userAgent = request.headers['user-agent']?.slice(0, userAgentCharsMax) ?? null
+  await insertSession(tx, { hash: secretHash(secret), userId, way, address: clientAddress(request), userAgent })
   return secret
 }
 
@@ -164,6 +199,14 @@ export async function openSession(tx: Transaction, userId: UserId | null, cookie
 export async function currentSession(db: Database, request: FastifyRequest): Promise<SessionRow | null> {
   const secret = sessionSecret(request)
   return secret === null ? null : useSession(db, secretHash(secret))
+}
+
+/** For what belongs to a person. The operator is nobody in particular. */
+export async function personSession(db: Database, request: FastifyRequest): Promise<SessionRow & { user_id: UserId }> {
+  const session = await currentSession(db, request)
+  if (session === null) throw sessionRequired()
+  if (session.user_id === null) throw sessionRequired('This is a session of the operator. Sign in as a user.')
+  return { ...session, user_id: session.user_id }
 }
 
 const name = 'keyhook_console'

@@ -46,6 +46,8 @@ import {
 } from './console-sessions.ts'
 import { addMailedLinks, mailWays } from './mailed-links.ts'
 import type { OpenIdClient, OpenIdPerson } from './openid.ts'
+import { addPasskeys, hasPasskeys, passkeySupport } from './passkeys.ts'
+import { addSessionList } from './session-list.ts'
 
 /** Tokens are accepted a minute longer, for clocks that differ: five minutes in all. */
 const tokenSeconds = 240
@@ -59,6 +61,8 @@ export type ConsoleDeps = {
   openId: { client: OpenIdClient; userOf(person: OpenIdPerson, address: string): Promise<UserId | null> } | null
   /** An OpenID issuer knows the people: no invitation creates a user. */
   peopleAreElsewhere: boolean
+  /** Whether people may sign in with passkeys. */
+  passkeys: boolean
   masterKeys: MasterKeys
   mailPerAddressMax: number
   /** Where the built console is; null if it is not there. */
@@ -112,7 +116,7 @@ export function addConsole(app: FastifyInstance, deps: ConsoleDeps): void {
     { schema: { body: linkBody } },
     async (request, reply) => {
       checkOrigin(request, publicUrl)
-      const session = await exchangeLink(db, request.body.link, sessionSecret(request))
+      const session = await exchangeLink(db, request, request.body.link)
       if (session === null) throw linkInvalid(usedLink)
       signedIn(request, reply, session.userId, session.secret)
       return reply.code(204).send()
@@ -133,7 +137,9 @@ export function addConsole(app: FastifyInstance, deps: ConsoleDeps): void {
       role,
       permissions: permissionsOf(role),
     }))
-    return reply.send({ token, expires_at: isoTime(expiresAt), ...whoIs(session), organizations })
+    const offersPasskey = session.offers_passkey && deps.passkeys && hasPasskeys(request, publicUrl)
+    const shown = { ...whoIs(session), organizations, offers_passkey: offersPasskey }
+    return reply.send({ token, expires_at: isoTime(expiresAt), ...shown })
   })
 
   app.post<InvitationBody>(
@@ -151,10 +157,9 @@ export function addConsole(app: FastifyInstance, deps: ConsoleDeps): void {
     checkOrigin(request, publicUrl)
     const session = await currentSession(db, request)
     const accepted = await acceptInvitation(db, {
+      request,
       secret: request.body.invitation,
       userId: session?.user_id ?? null,
-      cookie: sessionSecret(request),
-      address: clientAddress(request),
       mayCreateUser: !deps.peopleAreElsewhere,
     })
     if (accepted === null) throw linkInvalid(usedInvitation)
@@ -166,9 +171,14 @@ export function addConsole(app: FastifyInstance, deps: ConsoleDeps): void {
   const mailing = { ...deps, signsIn: !deps.peopleAreElsewhere }
   addMailedLinks(app, mailing)
 
-  app.get('/console/config.json', async (_request, reply) =>
-    reply.send({ openid: deps.openId !== null, ...(await mailWays(mailing)) }),
-  )
+  addSessionList(app, deps)
+  if (deps.passkeys) addPasskeys(app, { ...deps, signedIn })
+
+  app.get<{ Querystring: { origin?: unknown } }>('/console/config.json', async (request, reply) => {
+    const origin = URL.parse(String(request.query.origin))?.origin ?? `${request.protocol}://${request.host}`
+    const passkeys = deps.passkeys ? passkeySupport(request, publicUrl, origin) : null
+    return reply.send({ openid: deps.openId !== null, passkeys, ...(await mailWays(mailing)) })
+  })
   if (deps.openId !== null) {
     const { client, userOf } = deps.openId
     addOpenIdLogin(app, {
@@ -178,7 +188,7 @@ export function addConsole(app: FastifyInstance, deps: ConsoleDeps): void {
       checkOrigin: (request) => checkOrigin(request, publicUrl),
       userOf: (person, request) => userOf(person, clientAddress(request)),
       async signIn(request, reply, userId) {
-        const secret = await db.begin((tx) => openSession(tx, userId, sessionSecret(request)))
+        const secret = await db.begin((tx) => openSession(tx, request, userId, 'openid'))
         signedIn(request, reply, userId, secret, publicUrl ?? '')
       },
     })
@@ -202,11 +212,10 @@ const invitationShown = async (db: Database, secret: string) => {
 }
 
 type Accepting = {
+  request: FastifyRequest
   secret: string
   /** Who is signed in; null if nobody is. */
   userId: UserId | null
-  cookie: string | null
-  address: string
   /** Whether a person who is not signed in may become a new user. With an OpenID issuer, that issuer knows the people. */
   mayCreateUser: boolean
 }
@@ -223,12 +232,12 @@ const acceptInvitation = (db: Database, accepting: Accepting) =>
     // Two requests with one link: the second finds nothing to delete.
     if ((await deleteInvitation(tx, found.org_id, found.id)) === null) return null
     const userId = accepting.userId ?? (await newUser(tx, found, accepting))
-    const actor = { kind: 'login', userId, tokenId: null, address: accepting.address } as const
+    const actor = { kind: 'login', userId, tokenId: null, address: clientAddress(accepting.request) } as const
     // Nobody but a reader of the mail has the link of a mailed invitation.
     if (found.mailed && (await isUnverifiedWith(tx, userId, found.email)))
       await confirmAddress(tx, actor, { userId, verifiedBy: 'email' })
     await join(tx, found, actor)
-    const secret = accepting.userId === null ? await openSession(tx, userId, accepting.cookie) : null
+    const secret = accepting.userId === null ? await openSession(tx, accepting.request, userId, 'invitation') : null
     return { userId, orgId: found.org_id, secret }
   })
 

@@ -117,7 +117,7 @@ export const composeSignIn: Compose = async (tx, { address }, { isFirst, secret,
   if (isFirst) {
     const userId = await findUserByEmail(tx, address)
     if (userId === null) return null
-    await insertLink(tx, hash, userId, signInMinutes)
+    await insertLink(tx, hash, { userId, minutes: signInMinutes, mailed: true })
   } else if (!(await isLinkOpen(tx, hash))) return null
   return signInMail(server, url(`/mailed-sign-in#${secret}`))
 }

@@ -95,10 +95,11 @@ export const recordVerified = async (tx: Transaction, id: UserId, verifiedBy: Ve
   await tx`update keyhook.users set verified_by = ${verifiedBy} where id = ${id} and verified_by is null`
 }
 
-/** Removes the user and every membership; returns the organizations that lost a member. */
+/** Removes the user, every membership and every passkey; returns the organizations that lost a member. */
 export const removeUser = async (tx: Transaction, id: UserId): Promise<OrgId[]> => {
   const rows = await tx<{ org_id: OrgId }[]>`delete from keyhook.memberships where user_id = ${id} returning org_id`
   await tx`update keyhook.users set removed_at = now() where id = ${id} and removed_at is null`
+  await tx`delete from keyhook.passkeys where user_id = ${id}`
   return rows.map((row) => row.org_id)
 }
 

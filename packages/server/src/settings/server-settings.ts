@@ -117,6 +117,9 @@ export const serverSettings = {
   oidcCreateUsers: setting('KEYHOOK_OIDC_CREATE_USERS', 'off', oneOf('on', 'off')).about(
     '`on` creates a user at the first login with a verified address. The user belongs to no organization.',
   ),
+  passkeys: setting('KEYHOOK_PASSKEYS', 'auto', oneOf('auto', 'on', 'off')).about(
+    'Whether people may sign in to the console with passkeys. `auto` is `on` without `KEYHOOK_OIDC_ISSUER` and `off` with it, so that the issuer alone decides who signs in.',
+  ),
   logLevel: setting(
     'KEYHOOK_LOG_LEVEL',
     'info',

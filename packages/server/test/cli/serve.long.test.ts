@@ -262,7 +262,7 @@ test('serve --json prints exactly one line, and logs go to standard error', asyn
   await call(`${server.url}/api/v1/organizations`, { token: 'garbage' })
   const { stdout, stderr, code } = await server.stop()
   expect(code).toBe(0)
-  expect(stdout.split('\n')).toEqual([expect.stringMatching(/^\{"url":"http:\/\/127\.0\.0\.1:\d+"/), ''])
+  expect(stdout.split('\n')).toEqual([expect.stringMatching(/^\{"url":"http:\/\/localhost:\d+"/), ''])
   const lines = stderr.split('\n').filter((line) => line !== '')
   for (const line of lines) expect(JSON.parse(line)).toMatchObject({ time: expect.any(String) })
   expect(stderr).toContain('request.answered')

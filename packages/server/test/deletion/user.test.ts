@@ -1,7 +1,8 @@
+import { randomBytes } from 'node:crypto'
 import { expect, test } from 'vitest'
 import { operator } from '../../src/access/audit.ts'
 import { newId, type UserId } from '../../src/lib/ids.ts'
-import { openSession } from '../../src/login/console-sessions.ts'
+import { insertSession } from '../../src/login/console-sessions.ts'
 import { createUser, removeUser } from '../../src/organizations/rules.ts'
 import { wasRemoved } from '../../src/organizations/users.ts'
 import { call } from '../kit/client.ts'
@@ -34,7 +35,9 @@ async function grace(email = 'Grace.Hopper@example.com'): Promise<{ userId: User
     token,
     body: { name: 'hers' },
   })
-  await api.db.begin((tx) => openSession(tx, userId, null))
+  await api.db.begin((tx) =>
+    insertSession(tx, { hash: randomBytes(32), userId, way: 'link', address: '203.0.113.7', userAgent: null }),
+  )
   return { userId, token, apiKey: key.body.api_key }
 }
 

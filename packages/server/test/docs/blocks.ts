@@ -21,5 +21,5 @@ export const masked = (output: string): string =>
     .replace(/\b\d+ ms\b/g, '<duration>')
     .replace(/\S*\/keyhook-demo-\w+/g, '<folder>')
     .replace(/\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z/g, '<time>')
-    .replace(/(127\.0\.0\.1:|"port":)\d+/g, '$1<port>')
+    .replace(/(127\.0\.0\.1:|localhost:|"port":)\d+/g, '$1<port>')
     .trim()

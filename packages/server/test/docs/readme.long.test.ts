@@ -24,7 +24,7 @@ beforeAll(async () => {
   const [api, program] = [await freePort(), await freePort()]
   withFreePorts = (text) =>
     text
-      .replaceAll('127.0.0.1:8080', `127.0.0.1:${api}`)
+      .replaceAll('localhost:8080', `localhost:${api}`)
       .replaceAll('localhost:3000', `localhost:${program}`)
       .replaceAll('.listen(3000', `.listen(${program}`)
       .replaceAll('npm start', `PORT=${api} npm start`)

@@ -11,25 +11,33 @@ export type TokenAnswer = {
   organizations: { id: string; name: string; role: string; permissions: string[] }[]
 }
 
-/** What a browser keeps for one site: the cookie, which it sends to `/console` alone, and the Origin of its pages. */
+/** What a browser keeps for one site: cookies, which it sends to `/console` alone, and the Origin of its pages. */
 export function createBrowser(url: string, origin = url) {
-  let cookie: string | null = null
+  const cookies = new Map<string, string>()
   return {
-    get cookie() {
-      return cookie
+    origin,
+    cookies,
+    /** That of the session. */
+    get cookie(): string | null {
+      const value = cookies.get('keyhook_console')
+      return value === undefined ? null : `keyhook_console=${value}`
     },
     async send<T = unknown>(
       method: string,
       path: string,
       options: { body?: unknown; headers?: Record<string, string> } = {},
     ): Promise<Reply<T>> {
+      const cookie = [...cookies].map(([name, value]) => `${name}=${value}`).join('; ')
       const reply = await call<T>(`${url}${path}`, {
         method,
         body: options.body,
-        headers: { origin, ...(cookie !== null && { cookie }), ...options.headers },
+        headers: { origin, ...(cookie !== '' && { cookie }), ...options.headers },
       })
-      const [, name, value] = /^([^=]+)=([^;]*)/.exec(reply.headers.get('set-cookie') ?? '') ?? []
-      if (name !== undefined) cookie = value === '' ? null : `${name}=${value}`
+      for (const line of reply.headers.getSetCookie()) {
+        const [, name, value] = /^([^=]+)=([^;]*)/.exec(line)!
+        if (value === '') cookies.delete(name!)
+        else cookies.set(name!, value!)
+      }
       return reply
     },
   }

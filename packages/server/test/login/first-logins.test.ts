@@ -69,7 +69,7 @@ describe('the first login by e-mail', () => {
     expect([...new Set(answers.map(({ status }) => status))].sort()).toEqual([200, 401])
   })
 
-  test('confirms the address of a user who came by an invitation, and ends the sessions of whoever used it', async () => {
+  test('confirms the address of a user who came by an invitation, and ends the sessions and passkeys of whoever used it', async () => {
     const { api } = await start()
     const orgId = await api.organization()
     const email = 'invited@example.com'
@@ -77,13 +77,18 @@ describe('the first login by e-mail', () => {
     const unverified = { id: userId, email, name: null, subject: null, verified_by: null, invited_to: orgId }
     await api.db.begin((tx) => insertUser(tx, unverified))
     await setMember(api.db, testOperator, { orgId, userId, role: 'member' })
-    await api.db.begin((tx) => insertSession(tx, { hash: randomBytes(32), userId }))
+    const session = { hash: randomBytes(32), userId, way: 'invitation', address: '::1', userAgent: null } as const
+    await api.db.begin((tx) => insertSession(tx, session))
+    await api.db`
+      insert into keyhook.passkeys (id, user_id, rp_id, credential_id, public_key, sign_count, transports, name)
+      values (${newId('pas')}, ${userId}, 'localhost', 'x', 'x', 0, '{}', 'Of whoever had the link')`
 
     const token = await tokenOf('owner-of-the-address', email)
     expect((await organizations(api, token)).body.map(({ id }) => id)).toEqual([orgId])
     const [row] = await api.db`select subject, verified_by from keyhook.users where id = ${userId}`
     expect(row).toEqual({ subject: 'owner-of-the-address', verified_by: 'openid' })
     expect(await api.db`select 1 from keyhook.console_sessions where user_id = ${userId}`).toHaveLength(0)
+    expect(await api.db`select 1 from keyhook.passkeys where user_id = ${userId}`).toHaveLength(0)
     const entries = await api.db`select details from keyhook.audit_entries where action = 'user.verified'`
     expect([...entries]).toEqual([{ details: { by: 'openid' } }])
   })

@@ -174,7 +174,7 @@ test('a person who is no user here is told so', async () => {
 
 test('while the issuer is down the answer is 503, and the console says that it has one', async () => {
   const config = await fetch(`${api.url}/console/config.json`)
-  expect(await config.json()).toMatchObject({ openid: true })
+  expect(await config.json()).toMatchObject({ openid: true, passkeys: null })
   const down = await startApi({
     KEYHOOK_OIDC_ISSUER: 'http://127.0.0.1:1',
     KEYHOOK_OIDC_AUDIENCE: audience,

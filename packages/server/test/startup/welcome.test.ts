@@ -20,7 +20,7 @@ test.each<[has: string, environment: Record<string, string>, says: RegExp]>([
   (_, environment, says) => {
     const first = { orgId: newId('org'), ownerId: newId('usr'), isNew: true }
     for (const text of [first, null].map((one) =>
-      welcome(readConfig(environment), 'http://127.0.0.1:8080', one, 'http://127.0.0.1:8080/console'),
+      welcome(readConfig(environment), 'http://localhost:8080', one, 'http://localhost:8080/console'),
     )) {
       expect(text).toMatch(says)
       expect(text).not.toContain(key)
@@ -31,5 +31,5 @@ test.each<[has: string, environment: Record<string, string>, says: RegExp]>([
 
 test('without a console there is no line about it', () => {
   const first = { orgId: newId('org'), ownerId: newId('usr'), isNew: true }
-  expect(welcome(readConfig({}), 'http://127.0.0.1:8080', first, null)).not.toContain('Console')
+  expect(welcome(readConfig({}), 'http://localhost:8080', first, null)).not.toContain('Console')
 })

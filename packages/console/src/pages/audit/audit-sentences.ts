@@ -24,6 +24,8 @@ export const sentences: Record<AuditAction, string | ((details: Details) => stri
   'user.removed': 'removed the user {target}',
   'user.deleted': 'deleted the user {target}',
   'user.subject_pinned': 'tied the user {target} to an account of the single sign-on',
+  'user.passkey_added': 'added a passkey',
+  'user.passkey_removed': 'removed a passkey',
   'user.verified': 'confirmed the address of {target}',
   'key.created': ({ acts_as }) => `created the API key {target}${acts_as === undefined ? '' : ' for a service member'}`,
   'key.updated': 'changed the API key {target}',

@@ -17,6 +17,8 @@ export const actionTexts: Record<AuditAction, string> = {
   'user.deleted': 'User deleted',
   'user.subject_pinned': 'Sign-in of a user pinned',
   'user.verified': 'Address of a user confirmed',
+  'user.passkey_added': 'Passkey added',
+  'user.passkey_removed': 'Passkey removed',
   'key.created': 'API key created',
   'key.updated': 'API key changed',
   'key.rotated': 'API key rotated',

@@ -1,3 +1,4 @@
+import { Link } from '@tanstack/react-router'
 import { useState } from 'react'
 import { queryClient } from '../../api/client.ts'
 import { useSession } from '../../api/organization.ts'
@@ -41,7 +42,10 @@ export function OwnSettings() {
           </fieldset>
         </dd>
         <dt>Sessions</dt>
-        <dd>
+        <dd className="row row-wrap">
+          <Link to="/account" className="button button-small">
+            Passkeys and sessions
+          </Link>
           <Button small onClick={() => setLeaving(true)}>
             Sign out everywhere
           </Button>
