@@ -1,7 +1,7 @@
 import { useQueries } from '@tanstack/react-query'
 import { useNavigate } from '@tanstack/react-router'
 import { useState } from 'react'
-import { client, queryClient } from '../../api/client.ts'
+import { client, queryClient, sessionQuery } from '../../api/client.ts'
 import { Button } from '../../components/button.tsx'
 import { Confirm } from '../../components/confirm.tsx'
 import { showToast } from '../../components/toasts.tsx'
@@ -54,8 +54,9 @@ function DeletionDialog({ organization, onClose }: Props & { onClose: () => void
       typed={organization.name}
       onConfirm={async () => {
         await client.organizations.delete(organization.id, { confirm: organization.name })
+        // Without it the start page would go back to the organization.
+        await queryClient.invalidateQueries({ queryKey: sessionQuery.queryKey })
         await navigate({ to: '/' })
-        await queryClient.resetQueries()
         showToast({ title: `“${organization.name}” is deleted` })
       }}
       onClose={onClose}
