@@ -13,10 +13,10 @@ const countedMax = 100
 /** What is deleted with it. Owners read all of it. */
 const counted = {
   'API keys': (organization: string) => client.keys.details({ organization, limit: countedMax }),
-  webhooks: (organization: string) => client.webhooks.list({ organization, limit: countedMax }),
-  databases: (organization: string) => client.databases.list({ organization, limit: countedMax }),
-  backups: (organization: string) => client.backups.list({ organization, limit: countedMax }),
-  members: (organization: string) => client.members.list({ organization, limit: countedMax }),
+  Webhooks: (organization: string) => client.webhooks.list({ organization, limit: countedMax }),
+  Databases: (organization: string) => client.databases.list({ organization, limit: countedMax }),
+  Backups: (organization: string) => client.backups.list({ organization, limit: countedMax }),
+  Members: (organization: string) => client.members.list({ organization, limit: countedMax }),
 }
 
 export function DeleteOrganization({ organization }: Props) {
@@ -64,7 +64,7 @@ function DeletionDialog({ organization, onClose }: Props & { onClose: () => void
       <ul className="plain" aria-label="What is deleted">
         {Object.keys(counted).map((what, i) => (
           <li key={what}>
-            {countText(counts[i]!.data)} {what}
+            {what}: {countText(counts[i]!.data)}
           </li>
         ))}
       </ul>
@@ -73,4 +73,4 @@ function DeletionDialog({ organization, onClose }: Props & { onClose: () => void
 }
 
 const countText = (count: number | undefined): string =>
-  count === undefined ? 'All' : count === countedMax ? `${countedMax} or more` : String(count)
+  count === undefined ? 'all' : count === countedMax ? `${countedMax} or more` : String(count)
