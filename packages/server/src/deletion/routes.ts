@@ -36,7 +36,8 @@ const deletion = component('Deletion', here, {
     }),
   ),
   deleted: Type.Record(Type.String(), Type.Integer({ minimum: 0 }), {
-    description: 'What was erased so far: rows of each table, and objects in the store of backups.',
+    description:
+      'What was erased so far: rows of each table, and objects in the store of backups, without those that were removed before a process was killed.',
     examples: [{ api_keys: 4, events: 1200, stored_objects: 31 }],
   }),
 })

@@ -12,11 +12,11 @@ import { linesAbout } from './support/erasing.ts'
  */
 
 const steps = [
+  'deletion.erasing',
+  'deletion.settling',
   'erase.removing',
   'erase.settling',
   'erase.settled',
-  'deletion.erasing',
-  'deletion.settling',
   'deletion.finishing',
 ]
 
@@ -99,7 +99,6 @@ test('an organization that is deleted under load and killed several times leaves
   await Promise.all(loading)
   expect(deleted).toMatchObject({ databases: 4, memberships: expect.any(Number) })
   expect(deleted.audit_entries).toBeGreaterThanOrEqual(40_000)
-  expect(deleted.stored_objects).toBeGreaterThan(3)
   expect(await keyhook.withDb((db) => linesAbout(db, [orgId, shop.id, gone.id]))).toEqual([])
   const stored = await filesIn(keyhook.archives)
   expect(stored.filter((path) => [shop.id, gone.id, backup.id].some((id) => path.includes(id)))).toEqual([])

@@ -67,20 +67,22 @@ export function OrganizationsPage() {
   return (
     <>
       <PageHeader title="Organizations" description="All organizations of this installation." actions={create} />
-      <section className="card" aria-label="Organizations">
-        <DataTable
-          {...organizations}
-          label="Organizations"
-          columns={columns(setOpening, setLimiting, setDeleting)}
-          rowKey={({ id }) => id}
-          empty={
-            <EmptyState icon={Building2} title="No organizations yet" action={create}>
-              Keys, webhooks and databases belong to an organization.
-            </EmptyState>
-          }
-        />
-      </section>
-      <Deletions />
+      <div className="stack">
+        <section className="card" aria-label="Organizations">
+          <DataTable
+            {...organizations}
+            label="Organizations"
+            columns={columns(setOpening, setLimiting, setDeleting)}
+            rowKey={({ id }) => id}
+            empty={
+              <EmptyState icon={Building2} title="No organizations yet" action={create}>
+                Keys, webhooks and databases belong to an organization.
+              </EmptyState>
+            }
+          />
+        </section>
+        <Deletions />
+      </div>
       {deleting && (
         <Confirm
           title={`Delete “${deleting.name}”?`}

@@ -1,7 +1,7 @@
 import { useQueries } from '@tanstack/react-query'
 import { useNavigate } from '@tanstack/react-router'
 import { useState } from 'react'
-import { client, queryClient } from '../../api/client.ts'
+import { client, queryClient, sessionQuery } from '../../api/client.ts'
 import { Button } from '../../components/button.tsx'
 import { Confirm } from '../../components/confirm.tsx'
 import { showToast } from '../../components/toasts.tsx'
@@ -13,10 +13,10 @@ const countedMax = 100
 /** What is deleted with it. Owners read all of it. */
 const counted = {
   'API keys': (organization: string) => client.keys.details({ organization, limit: countedMax }),
-  webhooks: (organization: string) => client.webhooks.list({ organization, limit: countedMax }),
-  databases: (organization: string) => client.databases.list({ organization, limit: countedMax }),
-  backups: (organization: string) => client.backups.list({ organization, limit: countedMax }),
-  members: (organization: string) => client.members.list({ organization, limit: countedMax }),
+  Webhooks: (organization: string) => client.webhooks.list({ organization, limit: countedMax }),
+  Databases: (organization: string) => client.databases.list({ organization, limit: countedMax }),
+  Backups: (organization: string) => client.backups.list({ organization, limit: countedMax }),
+  Members: (organization: string) => client.members.list({ organization, limit: countedMax }),
 }
 
 export function DeleteOrganization({ organization }: Props) {
@@ -54,8 +54,9 @@ function DeletionDialog({ organization, onClose }: Props & { onClose: () => void
       typed={organization.name}
       onConfirm={async () => {
         await client.organizations.delete(organization.id, { confirm: organization.name })
+        // Without it the start page would go back to the organization.
+        await queryClient.invalidateQueries({ queryKey: sessionQuery.queryKey })
         await navigate({ to: '/' })
-        await queryClient.resetQueries()
         showToast({ title: `“${organization.name}” is deleted` })
       }}
       onClose={onClose}
@@ -63,7 +64,7 @@ function DeletionDialog({ organization, onClose }: Props & { onClose: () => void
       <ul className="plain" aria-label="What is deleted">
         {Object.keys(counted).map((what, i) => (
           <li key={what}>
-            {countText(counts[i]!.data)} {what}
+            {what}: {countText(counts[i]!.data)}
           </li>
         ))}
       </ul>
@@ -72,4 +73,4 @@ function DeletionDialog({ organization, onClose }: Props & { onClose: () => void
 }
 
 const countText = (count: number | undefined): string =>
-  count === undefined ? 'All' : count === countedMax ? `${countedMax} or more` : String(count)
+  count === undefined ? 'all' : count === countedMax ? `${countedMax} or more` : String(count)
