@@ -127,6 +127,11 @@ function rotationText(rotation: Webhook['secret_rotation']): string | undefined 
     : `not switched: deliveries are signed with the old secret until ${until}`
 }
 
+function triedNextText({ status, next_attempt_at: at }: Webhook): string | undefined {
+  if (status === 'suspended') return at === null ? 'with the next event' : `${timeText(at)}, and then every hour`
+  return at === null ? undefined : (timeText(at) ?? undefined)
+}
+
 function details(webhook: Webhook): string {
   const { health } = webhook
   const failure = health.last_failure
@@ -137,6 +142,8 @@ function details(webhook: Webhook): string {
     Description: webhook.description ?? undefined,
     Status:
       webhook.paused_until === null ? webhook.status : `${webhook.status} until ${timeText(webhook.paused_until)}`,
+    'Failing since': webhook.failing_since === null ? undefined : timeText(webhook.failing_since),
+    'Tried next': triedNextText(webhook),
     'Rate limit': webhook.rate_limit === null ? undefined : `${webhook.rate_limit} deliveries a second`,
     'Secret rotation': rotationText(webhook.secret_rotation),
     Created: timeText(webhook.created_at),

@@ -6,6 +6,7 @@ export const auditActions = [
   'organization.opened',
   'organization.renamed',
   'organization.key_lifetime_set',
+  'organization.webhook_suspension_set',
   'member.invited',
   'invitation.withdrawn',
   'member.added',

@@ -65,11 +65,21 @@ export const requestRedelivery = async (tx: Transaction, laneId: number): Promis
   return requested.count > 0
 }
 
+/** After a suspension: what waited for a later try is sent now. */
+export const makeRetriesDue = async (tx: Transaction, laneId: number): Promise<void> => {
+  if (!(await requestRedelivery(tx, laneId))) return
+  await tx`update keyhook.retries set due_at = now() where lane_id = ${laneId} and due_at > now()`
+}
+
 /**
  * The same if the webhook is suspended, for a test event that would wait behind all others. Its lane, or null if the webhook is not
  * suspended.
  */
-export const requestWhileSuspended = async (tx: Executor, orgId: OrgId, webhookId: WebhookId): Promise<number | null> => {
+export const requestWhileSuspended = async (
+  tx: Executor,
+  orgId: OrgId,
+  webhookId: WebhookId,
+): Promise<number | null> => {
   const [lane] = await tx<{ id: string }[]>`
     update keyhook.lanes
     set redelivery_requests = redelivery_requests + 1,

@@ -83,6 +83,8 @@ export const webhookList = Type.Array(
 const here = chosen(85)
 export const pauseBasis = chosen(87)
 const limitBasis = chosen(88)
+const failingBasis = chosen(179)
+const statuses = ['active', 'failing', 'suspended', 'paused'] as const
 export const rotationBasis = chosen(89)
 
 const description = () => nullable(label('What the webhook is for.', 'Orders to the warehouse'))
@@ -159,8 +161,24 @@ export const webhookRecord = Type.Object(
     url: url(),
     event_types: subscribedTypes(shownEventType()),
     description: description(),
-    status: mark(pauseBasis, Type.Enum(['active', 'paused'], { description: 'Whether deliveries are sent.' })),
+    status: mark(
+      pauseBasis,
+      Type.Enum([...statuses], { description: 'Whether deliveries are sent, and arrive. A pause comes first.' }),
+      choice(179, '`failing` after three failed attempts in a row, `suspended` when that lasts.'),
+    ),
     paused_until: mark(pauseBasis, nullable(timestamp('When the pause ends by itself.'))),
+    failing_since: mark(
+      failingBasis,
+      nullable(timestamp('When the third attempt in a row failed; null after a success.')),
+    ),
+    suspended_until: mark(
+      failingBasis,
+      nullable(timestamp('When a suspension without any success ends; null unless it is suspended.')),
+    ),
+    next_attempt_at: mark(
+      failingBasis,
+      nullable(timestamp('When a webhook that fails is tried next; null if it does not fail, or nothing waits.')),
+    ),
     rate_limit: mark(limitBasis, rateLimit()),
     secret_rotation: mark(rotationBasis, nullable(secretRotation)),
     created_by: id('usr', 'Who created it.'),
@@ -187,6 +205,12 @@ export const secretRotationOf = (row: Pick<WebhookRecordRow, 'rotated_at' | 'ove
     switched: row.switched,
   }
 
+function statusOf(row: WebhookRecordRow): (typeof statuses)[number] {
+  if (row.paused_until !== null) return 'paused'
+  if (row.suspended_until !== null) return 'suspended'
+  return row.failing_since === null ? 'active' : 'failing'
+}
+
 export const webhookRecordOf = (row: WebhookRecordRow) => {
   const ended = row.succeeded + row.failed
   return {
@@ -194,8 +218,11 @@ export const webhookRecordOf = (row: WebhookRecordRow) => {
     url: row.url,
     event_types: row.event_types,
     description: row.description,
-    status: row.paused_until === null ? 'active' : 'paused',
+    status: statusOf(row),
     paused_until: row.paused_until && isoTime(row.paused_until),
+    failing_since: row.failing_since && isoTime(row.failing_since),
+    suspended_until: row.suspended_until && isoTime(row.suspended_until),
+    next_attempt_at: row.paused_until === null ? row.next_attempt_at && isoTime(row.next_attempt_at) : null,
     rate_limit: row.rate_limit,
     secret_rotation: secretRotationOf(row),
     created_by: row.created_by,

@@ -92,6 +92,11 @@ export type WebhookRecordRow = {
   description: string | null
   /** Null when it is not paused. */
   paused_until: Date | null
+  failing_since: Date | null
+  /** Null when it is not suspended. */
+  suspended_until: Date | null
+  /** Of a failing webhook: when one of its deliveries is tried next. */
+  next_attempt_at: Date | null
   rate_limit: number | null
   /** Null when there is no rotation, or its overlap has ended. */
   overlap_until: Date | null
@@ -141,7 +146,13 @@ export const selectRecords = (tx: Transaction, orgId: OrgId, { id = null, before
   WebhookRecordRow[]
 >`
   select w.id, w.url, w.event_types, w.description, w.rate_limit, w.created_by, w.created_at,
-    case when l.paused_until > now() then l.paused_until end as paused_until,
+    case when l.paused_until > now() then l.paused_until end as paused_until, l.failing_since,
+    case when l.suspended_until > now() then l.suspended_until end as suspended_until, case
+      when l.suspended_until > now() then case when waiting.created_at is not null then greatest(l.probe_at, now()) end
+      when l.failing_since is not null then (
+        select greatest(r.due_at, now()) from keyhook.retries r where r.lane_id = l.id order by r.due_at limit 1
+      )
+    end as next_attempt_at,
     w.rotated_at, case when w.overlap_until > now() then w.overlap_until end as overlap_until, w.switched,
     coalesce(oldest.started_at, to_timestamp(${nowMs - healthMs} / 1000.0)) as since,
     (total.count - bad.failed - bad.interrupted)::int as succeeded, bad.failed::int as failed,

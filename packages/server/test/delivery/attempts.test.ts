@@ -79,7 +79,14 @@ test('fetching reads due retries and first attempts in order, and each event onc
   const ids = [await world.publishOne(), await world.publishOne()]
   await begin(db, first)
   await settleFailed(db, first)
-  const request = { laneId: lane.laneId, orgId: world.orgId, afterSeq: 1, firstsMax: 10, retriesMax: 10, suspended: false }
+  const request = {
+    laneId: lane.laneId,
+    orgId: world.orgId,
+    afterSeq: 1,
+    firstsMax: 10,
+    retriesMax: 10,
+    suspended: false,
+  }
   const due = await fetchDue(db, [request])
   expect(due.map((one) => [one.eventSeq, one.attempts, one.tries])).toEqual([
     [1, 1, 1],

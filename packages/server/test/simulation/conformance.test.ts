@@ -176,13 +176,19 @@ test.each([1, 2, 3, 4, 5, 6])('the model behaves like the real statements (seed 
       count('first attempts', given.filter((one) => isBegun(one) && one.attempt === 1).length)
       count('retries', given.filter((one) => isBegun(one) && one.attempt > 1).length)
       count('begun while suspended', given.filter((one) => isBegun(one) && one.suspended).length)
-      count('test events before their turn', given.filter((one) => isBegun(one) && one.early && one.attempt === 1).length)
+      count(
+        'test events before their turn',
+        given.filter((one) => isBegun(one) && one.early && one.attempt === 1).length,
+      )
     },
     async (draw) => {
       const some = draw.chance(0.8) ? begun.splice(-draw.int(1, 3)) : pickSome(draw, begun.slice(-3))
       const settled = some.map((attempt) => {
-        const status = draw.chance(0.9) ? 'failed' : draw.pick(['succeeded', 'interrupted'] as const)
-        const code = draw.chance(0.9) ? 'timeout' : 'sender_exhausted'
+        const { isFailing } = model.lanes.get(attempt.laneId)!
+        const status = draw.chance(isFailing ? 0.4 : 0.95)
+          ? ('failed' as const)
+          : draw.pick(['succeeded', 'interrupted'] as const)
+        const code = draw.pick(['timeout', 'timeout', 'timeout', 'sender_exhausted'] as const)
         const outcome = { ...interrupted, status, error: status === 'failed' ? { code, detail: null } : null }
         return { attempt, outcome, retryMs: draw.pick([null, 0, 0, elevenDaysMs]) }
       })
@@ -198,7 +204,9 @@ test.each([1, 2, 3, 4, 5, 6])('the model behaves like the real statements (seed 
         ],
         ({ recorded, postponed }) => [recorded, ...postponed],
       )
-      begun.push(...some.filter((one) => model.inFlight.get(keyOf(one.laneId, one.eventSeq))?.attemptId === one.attemptId))
+      begun.push(
+        ...some.filter((one) => model.inFlight.get(keyOf(one.laneId, one.eventSeq))?.attemptId === one.attemptId),
+      )
     },
     (draw) => {
       const some = pickSome(draw, held)
@@ -263,7 +271,17 @@ test.each([1, 2, 3, 4, 5, 6])('the model behaves like the real statements (seed 
       count(ms > 0 ? 'paused' : 'pauses that ended', 1)
     },
     async (draw) => {
-      const times = { probeMs: draw.pick([0, 0, elevenDaysMs]), suspensionMs: draw.pick([0, elevenDaysMs, elevenDaysMs]) }
+      // Failures of different times would seldom follow each other.
+      const lane = draw.pick([...model.lanes.values()])
+      if (lane.ended || model.locked.has(lane.id)) return
+      lane.failures = Math.max(lane.failures, 2)
+      await db`update keyhook.lanes set failures = greatest(failures, 2) where id = ${lane.id}`
+    },
+    async (draw) => {
+      const times = {
+        probeMs: draw.pick([0, 0, elevenDaysMs]),
+        suspensionMs: draw.pick([0, elevenDaysMs, elevenDaysMs]),
+      }
       const suspended = model.suspendFailing(times)
       expect(await real.suspendFailing(times)).toBe(suspended)
       count('suspended', suspended)

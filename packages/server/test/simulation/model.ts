@@ -245,6 +245,7 @@ export function createModel({ now, leaseMs, probeMs, wakesMax }: ModelOptions) {
         const theirs = settled.filter(({ attempt }) => attempt.laneId === lane.id && attempt.token === lane.token)
         return locked.has(lane.id) && !lane.ended && theirs.some(({ outcome }) => changesHealth(lane, outcome))
       }
+      const ended = new Map<LaneRow, AttemptOutcome[]>()
       const left = new Set([...lanes.values()].filter(isPostponed))
       for (const { attempt, outcome, tries, retryMs } of settled) {
         const row = inFlight.get(keyOf(attempt.laneId, attempt.eventSeq))
@@ -253,21 +254,23 @@ export function createModel({ now, leaseMs, probeMs, wakesMax }: ModelOptions) {
         if (row?.attemptId !== attempt.attemptId || lane.token !== attempt.token || left.has(lane)) continue
         recorded += 1
         endAttempt(row, outcome.status)
-        if (!lane.ended) noteHealth(lane, outcome)
+        if (!lane.ended) ended.set(lane, [...(ended.get(lane) ?? []), outcome])
         if (retryMs !== null && !lane.ended) retry(row, now() + retryMs, tries)
       }
+      for (const [lane, outcomes] of ended) noteHealth(lane, outcomes)
       if (recorded > 0) tables.flush()
       return { recorded, postponed }
     },
   }
 
-  function noteHealth(lane: LaneRow, outcome: AttemptOutcome): void {
-    if (outcome.status === 'succeeded') {
+  /** What changes and changes back within a statement is no change. */
+  function noteHealth(lane: LaneRow, outcomes: readonly AttemptOutcome[]): void {
+    const lastSuccess = outcomes.findLastIndex(({ status }) => status === 'succeeded')
+    if (lastSuccess >= 0) {
       if (lane.isFailing) changes.push({ laneId: lane.id, kind: 'recovered' })
       Object.assign(lane, { failures: 0, isFailing: false, suspendedMs: null, probeMs: null })
     }
-    if (!counts(outcome)) return
-    lane.failures = Math.min(3, lane.failures + 1)
+    lane.failures = Math.min(3, lane.failures + outcomes.slice(lastSuccess + 1).filter(counts).length)
     if (lane.failures === 3 && !lane.isFailing) changes.push({ laneId: lane.id, kind: 'failing' })
     lane.isFailing = lane.failures === 3
   }

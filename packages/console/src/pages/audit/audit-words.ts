@@ -6,6 +6,7 @@ export const actionTexts: Record<AuditAction, string> = {
   'organization.opened': 'Opened by the operator',
   'organization.renamed': 'Organization renamed',
   'organization.key_lifetime_set': 'Limit for API keys changed',
+  'organization.webhook_suspension_set': 'Suspension of webhooks changed',
   'member.invited': 'Member invited',
   'invitation.withdrawn': 'Invitation withdrawn',
   'member.added': 'Member added',

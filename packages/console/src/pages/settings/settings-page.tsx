@@ -11,6 +11,7 @@ import { setTheme, type Theme, useTheme } from '../../theme.ts'
 import { roleNames } from '../members/roles.ts'
 import { KeyLifetime } from './key-lifetime.tsx'
 import { RenameOrganization } from './rename.tsx'
+import { WebhookSuspension } from './webhook-suspension.tsx'
 
 const themes: Record<Theme, string> = { system: 'System', light: 'Light', dark: 'Dark' }
 
@@ -45,6 +46,10 @@ export function SettingsPage() {
             <dt>New API keys</dt>
             <dd>
               <KeyLifetime organization={organization} />
+            </dd>
+            <dt>Failing webhooks</dt>
+            <dd>
+              <WebhookSuspension organization={organization} />
             </dd>
             <dt>Address of the API</dt>
             <dd>

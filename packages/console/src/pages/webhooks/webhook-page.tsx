@@ -15,6 +15,7 @@ import { Stat } from '../../components/stat.tsx'
 import { RelativeTime } from '../../components/time.tsx'
 import { showToast, toastError } from '../../components/toasts.tsx'
 import { PageFailure, PageLoading } from '../../layout/fallbacks.tsx'
+import { FailingNotice } from './failing.tsx'
 import { LastFailure, OldestWaiting, SuccessShare, WebhookStatus } from './health.tsx'
 import { LatestAttempts } from './latest-attempts.tsx'
 import { RotationNotice } from './rotate-secret.tsx'
@@ -54,6 +55,7 @@ function LoadedWebhook({ webhook }: { webhook: Webhook }) {
       />
       <div className="stack">
         {webhook.status === 'paused' && <PausedNotice webhook={webhook} resume={mayUpdate ? resume : null} />}
+        <FailingNotice webhook={webhook} />
         <RotationNotice webhook={webhook} proceed={mayUpdate ? () => setOpen('rotate') : null} />
         <section className="card" aria-label="Health">
           <dl className="stat-grid">

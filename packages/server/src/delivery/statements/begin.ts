@@ -126,7 +126,10 @@ const isFirst = ({ attempt, early }: NewAttempt): boolean => attempt === 1 && !e
 
 /** Each lane once, in the order of ids in which all statements lock them, with its newest first attempt. */
 function lanesOf(attempts: readonly NewAttempt[]) {
-  const lanes = new Map<number, Pick<NewAttempt, 'laneId' | 'token' | 'version' | 'suspended'> & { newestSeq: number }>()
+  const lanes = new Map<
+    number,
+    Pick<NewAttempt, 'laneId' | 'token' | 'version' | 'suspended'> & { newestSeq: number }
+  >()
   for (const attempt of attempts) {
     const { laneId, token, version, suspended } = attempt
     const lane = lanes.get(laneId) ?? { laneId, token, version, suspended, newestSeq: 0 }

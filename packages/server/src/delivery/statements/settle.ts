@@ -93,7 +93,7 @@ export const settleAttempts = async (db: Database, settled: readonly SettledAtte
         case when not o.succeeded then k.failing_since end as still_since
       from locked k cross join lateral (
         select bool_or(e.status = 'succeeded') as succeeded, count(*) filter (where e.counts and e.n > e.succeeded_n) as failed,
-          (array_agg(coalesce(e.error_code, e.response_status::text) order by e.n desc) filter (where e.counts))[1] as error
+          (array_agg(coalesce('HTTP ' || e.response_status, e.error_code) order by e.n desc) filter (where e.counts))[1] as error
         from (
           select e.*, coalesce(max(e.n) filter (where e.status = 'succeeded') over (), 0) as succeeded_n
           from ended e where e.lane_id = k.id

@@ -22,12 +22,11 @@ export const lease = (db: Database, request: Partial<LeaseRequest> = {}): Promis
 
 export const wake = (db: Database) => wakeLanes(db, firstWake, 100)
 
-export const begin = (db: Database, ...attempts: NewAttempt[]) =>
-  beginAttempts(db, attempts, { leaseMs, probeMs })
+export const begin = (db: Database, ...attempts: NewAttempt[]) => beginAttempts(db, attempts, { leaseMs, probeMs })
 
 /** The attempt failed and is due again at once. */
-export const settleFailed = (db: Database, attempt: NewAttempt, retryMs: number | null = 0) =>
-  settleAttempts(db, [{ attempt, outcome: failedOutcome, tries: attempt.tries + 1, retryMs }])
+export const settleFailed = async (db: Database, attempt: NewAttempt, retryMs: number | null = 0) =>
+  (await settleAttempts(db, [{ attempt, outcome: failedOutcome, tries: attempt.tries + 1, retryMs }])).recorded
 
 export function firstAttempt({ laneId, token, version }: UsedLane, eventSeq = 1): NewAttempt {
   const now = Date.now()
