@@ -18,7 +18,7 @@ import { keyOf } from './tables.ts'
  * that the result does not depend on the speed of the machine.
  */
 
-const steps = 300
+const steps = 400
 const wakesMax = 2
 
 type Tokens = { model: number; real: number }
@@ -241,6 +241,25 @@ test.each([1, 2, 3, 4, 5, 6])('the model behaves like the real statements (seed 
     },
   ]
 
+  const suspending: typeof statements = [
+    async (draw) => {
+      // Failures of different times would seldom follow each other.
+      const lane = draw.pick([...model.lanes.values()])
+      if (lane.ended || model.locked.has(lane.id)) return
+      lane.failures = Math.max(lane.failures, 2)
+      await db`update keyhook.lanes set failures = greatest(failures, 2) where id = ${lane.id}`
+    },
+    async (draw) => {
+      const times = {
+        probeMs: draw.pick([0, 0, elevenDaysMs]),
+        suspensionMs: draw.pick([0, elevenDaysMs, elevenDaysMs]),
+      }
+      const suspended = model.suspendFailing(times)
+      expect(await real.suspendFailing(times)).toBe(suspended)
+      count('suspended', suspended)
+    },
+  ]
+
   const actions: ((draw: Random) => Promise<unknown>)[] = [
     ...statements,
     // Most of the time attempts begin and end.
@@ -270,22 +289,8 @@ test.each([1, 2, 3, 4, 5, 6])('the model behaves like the real statements (seed 
       await real.pause(laneId, ms)
       count(ms > 0 ? 'paused' : 'pauses that ended', 1)
     },
-    async (draw) => {
-      // Failures of different times would seldom follow each other.
-      const lane = draw.pick([...model.lanes.values()])
-      if (lane.ended || model.locked.has(lane.id)) return
-      lane.failures = Math.max(lane.failures, 2)
-      await db`update keyhook.lanes set failures = greatest(failures, 2) where id = ${lane.id}`
-    },
-    async (draw) => {
-      const times = {
-        probeMs: draw.pick([0, 0, elevenDaysMs]),
-        suspensionMs: draw.pick([0, elevenDaysMs, elevenDaysMs]),
-      }
-      const suspended = model.suspendFailing(times)
-      expect(await real.suspendFailing(times)).toBe(suspended)
-      count('suspended', suspended)
-    },
+    ...suspending,
+    ...suspending,
     async (draw) => {
       const laneId = draw.pick([...model.lanes.keys()])
       if (model.lanes.get(laneId)!.ended) return
