@@ -127,8 +127,9 @@ export function createTables(now: () => number) {
     eventOf,
     /** The public number of the event that the lane got before this one. */
     previousSequence(laneId: number, eventSeq: number): number | null {
-      const earlier = deliveries.get(laneId)!.filter((seq) => seq < eventSeq)
-      return Math.max(0, ...earlier.map((seq) => eventOf(laneId, seq)!.sequence ?? 0)) || null
+      const isEarlier = (seq: number) => seq < eventSeq && eventOf(laneId, seq)!.sequence !== null
+      const earlier = deliveries.get(laneId)!.findLast(isEarlier)
+      return earlier === undefined ? null : eventOf(laneId, earlier)!.sequence
     },
     addLane(orgId: OrgId): number {
       const id = lanes.size + 1
