@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { enableOptionalTypes } from '../../src/delivery/event-types.ts'
-import type { EventType } from '../../src/delivery/events.ts'
 import { pauseLane, resumeLane } from '../../src/delivery/lane-sql.ts'
+import type { OptionalType } from '../../src/delivery/optional-types.ts'
 import { publishSample } from '../../src/delivery/publish.ts'
 import { redeliver } from '../../src/delivery/redelivery-sql.ts'
 import { settleAttempts } from '../../src/delivery/statements/settle.ts'
@@ -62,7 +62,7 @@ test('the third failure in a row makes a webhook failing, and a success ends it;
   const world = await failingWebhook()
   const { db, transact } = world
   const told = await receiverFor()
-  const types = ['webhook.failing', 'webhook.recovered'] as EventType[]
+  const types: OptionalType[] = ['webhook.failing', 'webhook.recovered']
   await enableOptionalTypes(db, types)
   await world.addWebhook(told.url, { types })
   await db`update keyhook.webhooks set event_types = event_types || ${types}::text[] where id = ${world.id}`
