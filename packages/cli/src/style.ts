@@ -45,6 +45,8 @@ const statusFormats: Record<string, Format> = {
   paid: 'green',
   succeeded: 'green',
   failed: 'red',
+  failing: 'red',
+  suspended: 'red',
   interrupted: 'yellow',
   paused: 'yellow',
   revoked: 'dim',

@@ -91,6 +91,7 @@ export type {
   Webhook,
   WebhookChanges,
   WebhookHealth,
+  WebhookSuspension,
 } from './resources/webhooks.ts'
 export type { CallOptions, TransportOptions } from './transport.ts'
 export { type VerifyOptions, verifyWebhook } from './verify-webhook.ts'

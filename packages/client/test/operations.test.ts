@@ -27,6 +27,9 @@ const calls: Record<keyof Offered, (client: Client, operator: OperatorClient) =>
   'PATCH /platform/v1/organizations/{org_id}/api-keys/{api_key_id}': ({ keys }) =>
     keys.update('{api_key_id}', { name: 'ci' }),
   'POST /platform/v1/organizations/{org_id}/api-keys/{api_key_id}/rotate': ({ keys }) => keys.rotate('{api_key_id}'),
+  'GET /platform/v1/organizations/{org_id}/webhook-suspension': ({ webhooks }) => webhooks.suspension(),
+  'PUT /platform/v1/organizations/{org_id}/webhook-suspension': ({ webhooks }) =>
+    webhooks.setSuspension({ after_hours: 12 }),
   'GET /platform/v1/organizations/{org_id}/key-lifetime': ({ keys }) => keys.lifetime(),
   'PUT /platform/v1/organizations/{org_id}/key-lifetime': ({ keys }) => keys.setLifetime({ days_max: 90 }),
   'GET /platform/v1/organizations/{org_id}/webhooks': ({ webhooks }) => webhooks.list().page(),

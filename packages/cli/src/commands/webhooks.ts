@@ -141,6 +141,7 @@ function details(webhook: Webhook): string {
     Description: webhook.description ?? undefined,
     Status:
       webhook.paused_until === null ? webhook.status : `${webhook.status} until ${timeText(webhook.paused_until)}`,
+    'Failing since': webhook.failing_since === null ? undefined : timeText(webhook.failing_since),
     'Rate limit': webhook.rate_limit === null ? undefined : `${webhook.rate_limit} deliveries a second`,
     'Secret created': webhook.secret_created_at === null ? undefined : timeText(webhook.secret_created_at),
     'Secret rotation': rotationText(webhook.secret_rotation),
@@ -151,7 +152,10 @@ function details(webhook: Webhook): string {
         ? undefined
         : `${timeText(failure.at)}  ${failure.error_code ?? failure.response_status ?? ''}  ${failure.delivery_id}`,
     Waiting: waitingText(health.waiting),
-    'Next attempt': health.next_attempt_at === null ? undefined : timeText(health.next_attempt_at),
+    'Next attempt':
+      health.next_attempt_at === null
+        ? undefined
+        : `${timeText(health.next_attempt_at)}${webhook.status === 'suspended' ? ', and then every hour' : ''}`,
     'Oldest waiting': health.oldest_waiting_at === null ? undefined : timeText(health.oldest_waiting_at),
   }).join('\n')
 }

@@ -7,6 +7,7 @@ export type AuditAction =
   | 'organization.renamed'
   | 'organization.key_lifetime_set'
   | 'organization.quotas_set'
+  | 'organization.webhook_suspension_set'
   | 'member.invited'
   | 'invitation.withdrawn'
   | 'member.added'

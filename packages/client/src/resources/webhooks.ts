@@ -13,8 +13,12 @@ export type Webhook = {
   url: string
   event_types: EventType[]
   description: string | null
-  status: 'active' | 'paused'
+  /** `failing`: the last three attempts failed. `suspended`: that lasted, so deliveries wait and one is tried every hour. */
+  status: 'active' | 'failing' | 'suspended' | 'paused'
   paused_until: string | null
+  failing_since: string | null
+  /** When a suspension without any success ends. */
+  suspended_until: string | null
   /** Deliveries per second; null without a limit. */
   rate_limit: number | null
   secret_rotation: SecretRotation | null
@@ -83,6 +87,9 @@ export type Recovery = {
   finished_at: string | null
 }
 
+/** Hours of failing after which webhooks are suspended; 0: never. `after_hours` is null if the operator's number holds. */
+export type WebhookSuspension = { after_hours: number | null; operator_after_hours: number }
+
 export const webhooks = (api: Api) => {
   const path = (options: OrganizationOptions, ...segments: string[]) => api.platform(options, 'webhooks', ...segments)
 
@@ -113,6 +120,16 @@ export const webhooks = (api: Api) => {
       RotatedSecret,
       Omit<RotatedSecret, 'secret'> & { secret?: string }
     >,
+
+    /** When webhooks of the organization are suspended. */
+    suspension: async (options: OrganizationOptions = {}): Promise<WebhookSuspension> =>
+      api.get(api.platform(options, 'webhook-suspension'), options),
+
+    setSuspension: async (
+      suspension: Pick<WebhookSuspension, 'after_hours'>,
+      options: OrganizationOptions = {},
+    ): Promise<WebhookSuspension> =>
+      api.change('PUT', api.platform(options, 'webhook-suspension'), suspension, options),
 
     /** `X-Service-Signature` uses the new secret from now on. Another call changes when the old secret ends. */
     switchSecret: async (id: string, change: SecretSwitch = {}, options: OrganizationOptions = {}): Promise<Webhook> =>

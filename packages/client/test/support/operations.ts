@@ -55,6 +55,8 @@ export type Offered = {
   'GET /platform/v1/organizations/{org_id}/api-keys/{api_key_id}': Call<Api['keys']['get']>
   'PATCH /platform/v1/organizations/{org_id}/api-keys/{api_key_id}': Call<Api['keys']['update'], 1>
   'POST /platform/v1/organizations/{org_id}/api-keys/{api_key_id}/rotate': Call<Api['keys']['rotate'], 1>
+  'GET /platform/v1/organizations/{org_id}/webhook-suspension': Call<Api['webhooks']['suspension']>
+  'PUT /platform/v1/organizations/{org_id}/webhook-suspension': Call<Api['webhooks']['setSuspension'], 0>
   'GET /platform/v1/organizations/{org_id}/key-lifetime': Call<Api['keys']['lifetime']>
   'PUT /platform/v1/organizations/{org_id}/key-lifetime': Call<Api['keys']['setLifetime'], 0>
   'GET /platform/v1/organizations/{org_id}/webhooks': Call<Api['webhooks']['list']>

@@ -9,6 +9,13 @@ export const webhookQuery = (organization: string, id: string) =>
     refetchInterval: 5_000,
   })
 
+/** When webhooks that fail are suspended. */
+export const webhookSuspensionQuery = (organization: string) =>
+  queryOptions({
+    queryKey: [organization, 'webhook-suspension'],
+    queryFn: ({ signal }) => client.webhooks.suspension({ organization, signal }),
+  })
+
 /** All webhooks: for filters and names. */
 export const webhooksQuery = (organization: string) =>
   queryOptions({

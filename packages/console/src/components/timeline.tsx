@@ -11,12 +11,14 @@ type Props = {
   selected?: string
   /** When the pause of the webhook ends; null if it is not paused. */
   pausedUntil?: string | null
+  isSuspended?: boolean
   isDeleted?: boolean
   onOpen: (id: string) => void
 }
 
 /** All attempts of one event at one webhook, oldest first, and what comes next. */
-export function Timeline({ attempts, status, selected, pausedUntil = null, isDeleted = false, onOpen }: Props) {
+export function Timeline({ attempts, status, selected, onOpen, ...props }: Props) {
+  const { pausedUntil = null, isSuspended = false, isDeleted = false } = props
   const ordered = [...attempts].sort((a, b) => a.attempt - b.attempt)
   const next = ordered.at(-1)?.next_attempt_at ?? null
   return (
@@ -43,7 +45,7 @@ export function Timeline({ attempts, status, selected, pausedUntil = null, isDel
       ))}
       {status === 'waiting' && (
         <li data-status="next">
-          <Waiting nextAt={next} pausedUntil={pausedUntil} />
+          <Waiting nextAt={next} pausedUntil={pausedUntil} isSuspended={isSuspended} />
         </li>
       )}
       {status === 'failed' && (
@@ -64,7 +66,9 @@ export function Timeline({ attempts, status, selected, pausedUntil = null, isDel
   )
 }
 
-function Waiting({ nextAt, pausedUntil }: { nextAt: string | null; pausedUntil: string | null }) {
+type WaitingProps = { nextAt: string | null; pausedUntil: string | null; isSuspended: boolean }
+
+function Waiting({ nextAt, pausedUntil, isSuspended }: WaitingProps) {
   if (pausedUntil !== null) {
     return (
       <span>
@@ -72,6 +76,7 @@ function Waiting({ nextAt, pausedUntil }: { nextAt: string | null; pausedUntil: 
       </span>
     )
   }
+  if (isSuspended) return <span>Waiting: the webhook is suspended, and tried every hour.</span>
   if (nextAt === null) return <span>Waiting to be sent</span>
   return (
     <span>

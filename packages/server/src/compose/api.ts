@@ -42,6 +42,7 @@ import { type ClusterReading, readClusterMetrics } from '../telemetry/cluster-me
 import type { Metrics } from '../telemetry/metrics.ts'
 import { addHealthRoutes, addMetricsRoute } from '../telemetry/probes.ts'
 import { addRequestTracing } from '../telemetry/tracing.ts'
+import { createWebhookHealth } from '../webhooks/health.ts'
 import { createServedDocument } from './openapi.ts'
 import { composeRoutes } from './routes.ts'
 
@@ -91,6 +92,11 @@ export function composeApi(
   const keyExpiry = createKeyExpiry({
     transact: createTransact(db, parts.hints.give),
     onError: (err) => log.warn({ err }, 'key_expiry.failed'),
+  })
+  const webhookHealth = createWebhookHealth({
+    transact: createTransact(db, parts.hints.give),
+    suspendAfterHours: config.webhookSuspendAfterHours,
+    onError: (err) => log.warn({ err }, 'webhook_health.failed'),
   })
   const intakeDb = connect(target, { name: 'keyhook intake', connectionsMax: intakeConnections, silentMsMax })
   const feed = createEventFeed({
@@ -181,7 +187,7 @@ export function composeApi(
     async close() {
       // Streams have no end of their own, and closing the server waits for all answers.
       await Promise.all([feed.close(), app.close()])
-      await Promise.all([keyUses.close(), requestLimits.close(), keyExpiry.close()])
+      await Promise.all([keyUses.close(), requestLimits.close(), keyExpiry.close(), webhookHealth.close()])
       await Promise.all([accessDb.end({ timeout: 5 }), intakeDb.end({ timeout: 5 })])
     },
   }

@@ -2,6 +2,7 @@ import type { Logger } from 'pino'
 import { connect, type Database } from '../db/database.ts'
 import { createObserver, type DeliverySettings, type Engine, startEngine } from '../delivery/engine.ts'
 import { createHints, type Hints } from '../delivery/hints.ts'
+import { probeMs } from '../delivery/suspension-sql.ts'
 import type { LineLog } from '../lib/log.ts'
 import type { Config } from '../settings/config.ts'
 import { type Installation, silentMsMax } from '../startup/open.ts'
@@ -79,6 +80,7 @@ export const engineSettings = (config: Config): DeliverySettings => ({
     lanesMax: receiversMax(config, shares.inFlight) + 1_000,
     laneConcurrencyMax: config.deliveryLaneConcurrencyMax,
     leaseMs: config.deliveryLeaseMs,
+    probeMs,
     pollMs: 100,
     drainMsMax: config.deliveryDrainMsMax,
   },

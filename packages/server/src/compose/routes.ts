@@ -35,6 +35,7 @@ import { createHoldOrganization } from '../organizations/rules.ts'
 import { serviceMemberRoutes } from '../organizations/service-member-routes.ts'
 import type { Installation } from '../startup/open.ts'
 import { webhookRoutes, webhookSettingsRoutes } from '../webhooks/routes.ts'
+import { suspensionRoutes } from '../webhooks/suspension-routes.ts'
 
 type Parts = {
   queue: JobQueue
@@ -65,6 +66,7 @@ export function composeRoutes(
     ...restrictedKeyRoutes(keyDeps),
     ...serviceKeyRoutes(keyDeps),
     ...keyRevocationRoutes({ holdOrganization: createHoldOrganization(transact) }),
+    ...suspensionRoutes({ db, suspendAfterHours: config.webhookSuspendAfterHours }),
     ...webhookRoutes({ db, holdOrganization, masterKeys, webhooksPerOrgMax: config.webhooksPerOrgMax }),
     ...deliveryRoutes({ db }),
     ...webhookSettingsRoutes({ db, transact, masterKeys }),

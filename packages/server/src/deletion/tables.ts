@@ -46,6 +46,7 @@ export const organizationTables: readonly Erasure[] = [
   byOrganization('events'),
   byOrganization('expired_events'),
   byOrganization('event_counters'),
+  byOrganization('webhook_changes'),
   byOrganization('webhooks'),
   batch('request_counts', 'subject = $1 or subject in (select k.id from keyhook.api_keys k where k.org_id = $1)'),
   byOrganization('api_key_uses'),

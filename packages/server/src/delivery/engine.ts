@@ -25,7 +25,10 @@ import { wakeLanes } from './statements/wake.ts'
 
 const wakesPerCall = 1_000
 
-export const createDispatchStore = (db: Database, leaseMs: number): DispatchStore => ({
+export const createDispatchStore = (
+  db: Database,
+  { leaseMs, probeMs }: Pick<DispatcherLimits, 'leaseMs' | 'probeMs'>,
+): DispatchStore => ({
   wake: (after) => wakeLanes(db, after, wakesPerCall),
   lease: (request) => leaseLanes(db, request),
   interrupt: (held) => interruptAttempts(db, held),
@@ -33,7 +36,7 @@ export const createDispatchStore = (db: Database, leaseMs: number): DispatchStor
   release: (held) => releaseLanes(db, held),
   isHeld: (held) => isLaneHeld(db, held),
   fetch: (requests) => fetchDue(db, requests),
-  begin: (attempts) => beginAttempts(db, attempts, leaseMs),
+  begin: (attempts) => beginAttempts(db, attempts, { leaseMs, probeMs }),
   settle: (attempts) => settleAttempts(db, attempts),
 })
 
@@ -74,7 +77,7 @@ export async function startEngine(deps: {
     onError,
   })
   const dispatcher = createDispatcher({
-    store: createDispatchStore(db, settings.limits.leaseMs),
+    store: createDispatchStore(db, settings.limits),
     clock: systemClock,
     random: Math.random,
     newAttemptId: uuid7,

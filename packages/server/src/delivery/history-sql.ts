@@ -134,12 +134,20 @@ export const listWebhooksOfEvent = (
   select w.lane_id, w.id, w.url, ${event.type} = any (w.event_types) as subscribed,
     w.created_at > ${event.created_at} as created_later,
     w.types_since > w.created_at and w.types_since > ${event.created_at} as subscribed_later, w.deleted_at is not null as deleted,
-    d.lane_id is not null as addressed, coalesce(l.cursor_seq >= ${event.seq}, false) as started,
+    d.lane_id is not null or early.found as addressed, coalesce(l.cursor_seq >= ${event.seq}, false) as started,
     r.due_at as waiting_until
   from keyhook.webhooks w
   left join keyhook.lanes l on l.id = w.lane_id
   left join keyhook.deliveries d on d.org_id = w.org_id and d.event_seq = ${event.seq} and d.lane_id = w.lane_id
   left join keyhook.retries r on r.lane_id = w.lane_id and r.event_seq = ${event.seq}
+  -- A test event of a suspended webhook does not wait for its turn, and is not among the deliveries.
+  cross join lateral (
+    select d.lane_id is null and (
+      r.lane_id is not null
+      or exists (select from keyhook.in_flight f where f.lane_id = w.lane_id and f.event_seq = ${event.seq})
+      or exists (select from keyhook.attempts a where a.lane_id = w.lane_id and a.event_seq = ${event.seq})
+    ) as found
+  ) early
   where w.org_id = ${orgId} and (
     w.deleted_at is null or d.lane_id is not null
     or w.deleted_at > (select created_at from keyhook.events where org_id = ${orgId} and seq = ${event.seq})

@@ -1,6 +1,7 @@
-import type { Database, Transaction } from '../db/database.ts'
+import type { Database, Executor, Transaction } from '../db/database.ts'
 import type { OrgId, WebhookId } from '../lib/ids.ts'
 import { leaseMsMax, pauseMsMax, retryMsMax } from './retry-schedule.ts'
+import { probeMs, suspensionMs } from './suspension-sql.ts'
 
 /*
  * All writes to lanes by others than their holders; those of dispatchers are in `statements/`. Nothing here holds a lease or takes one
@@ -76,6 +77,30 @@ export const requestRedelivery = async (tx: Transaction, laneId: number): Promis
   return requested.count > 0
 }
 
+/** After a suspension: what waited for a later try is sent now. */
+export const makeRetriesDue = async (tx: Transaction, laneId: number): Promise<void> => {
+  if (!(await requestRedelivery(tx, laneId))) return
+  await tx`update keyhook.retries set due_at = now() where lane_id = ${laneId} and due_at > now()`
+}
+
+/**
+ * The same if the webhook is suspended, for a test event that would wait behind all others. Its lane, or null if the webhook is not
+ * suspended.
+ */
+export const requestWhileSuspended = async (
+  tx: Executor,
+  orgId: OrgId,
+  webhookId: WebhookId,
+): Promise<number | null> => {
+  const [lane] = await tx<{ id: string }[]>`
+    update keyhook.lanes
+    set redelivery_requests = redelivery_requests + 1,
+      due_at = case when lease_owner is null then least(due_at, greatest(now(), paused_until)) else due_at end
+    where org_id = ${orgId} and webhook_id = ${webhookId} and ended_at is null and suspended_until > now()
+    returning id`
+  return lane === undefined ? null : Number(lane.id)
+}
+
 /**
  * Nothing begins until then: beginning locks the same row and compares `paused_until`. The lock is a statement of its own, as above.
  * A free lane is due when the pause ends, or now where a dead process left attempts in flight. A holder keeps its lease until its
@@ -119,11 +144,12 @@ const leaseMsTooLong = leaseMsMax + 60_000
 /** The longest wait of any schedule, not of ours: another node may have a longer one. */
 const retryMsTooLong = retryMsMax + 60_000
 const pauseMsTooLong = pauseMsMax + 60_000
+const probeMsTooLong = probeMs + 60_000
 
 /**
  * Makes lanes due whose time is wrong, and returns how many. A leased lane gets the time of a new lease: a holder that is alive
  * renews it. A free lane with new deliveries or attempts in flight is due at once, or when its pause ends. A pause that is longer
- * than any may be ends now.
+ * than any may be ends now, and a suspended webhook is tried now.
  */
 export const correctLanes = async (db: Database, leaseMs: number): Promise<number> => {
   const corrected = await db`
@@ -132,7 +158,11 @@ export const correctLanes = async (db: Database, leaseMs: number): Promise<numbe
       where l.due_at > now() + ${leaseMsTooLong} * interval '1 millisecond' and (
         l.lease_owner is not null
         or l.paused_until > now() + ${pauseMsTooLong} * interval '1 millisecond'
-        or (l.ended_at is null and l.head_seq > l.cursor_seq and (l.paused_until > now()) is not true)
+        or (
+          l.ended_at is null and l.head_seq > l.cursor_seq and (l.paused_until > now()) is not true
+          and (l.suspended_until > now()) is not true
+        )
+        or l.probe_at > now() + ${probeMsTooLong} * interval '1 millisecond'
         or exists (select from keyhook.in_flight f where f.lane_id = l.id)
         or l.due_at > greatest(now() + ${retryMsTooLong} * interval '1 millisecond', l.paused_until)
       )
@@ -142,6 +172,11 @@ export const correctLanes = async (db: Database, leaseMs: number): Promise<numbe
     set due_at = case when l.lease_owner is null then now() else now() + ${leaseMs} * interval '1 millisecond' end,
       paused_until = case
         when l.paused_until <= now() + ${pauseMsTooLong} * interval '1 millisecond' then l.paused_until
+      end,
+      suspended_until = least(l.suspended_until, now() + ${suspensionMs} * interval '1 millisecond'),
+      probe_at = case
+        when l.probe_at <= now() + ${probeMsTooLong} * interval '1 millisecond' then l.probe_at
+        when l.probe_at is not null then now()
       end
     from wrong w where l.id = w.id`
   return corrected.count

@@ -21,6 +21,19 @@ const sampleKey: KeyData = { api_key_id: 'key_00000000000000000000000000', name:
 
 type KeyData = { api_key_id: string; name: string; key_prefix: string }
 
+const webhook = {
+  webhook_id: text('The webhook.'),
+  url: text('Its URL, without the query.'),
+  failing_since: text('When the third attempt in a row failed.'),
+}
+const sampleWebhook: WebhookData = {
+  webhook_id: 'wh_00000000000000000000000000',
+  url: 'https://example.com/hooks',
+  failing_since: '2026-01-31T12:00:00.000Z',
+}
+
+type WebhookData = { webhook_id: string; url: string; failing_since: string }
+
 /**
  * Event types beside the six of the published interface, which the operator may enable. A new one is an entry here and a call of
  * `publishOptional`.
@@ -71,6 +84,24 @@ const declarations = {
       days_left: { type: 'integer', description: 'The days until then, rounded up.' },
     },
     sample: { ...sampleKey, expires_at: '2027-01-31T00:00:00.000Z', days_left: 14 },
+  }),
+  'webhook.failing': declare<WebhookData & { error: string | null }>({
+    firesWhen: 'Three attempts in a row to deliver to a webhook have failed. It goes to other webhooks only.',
+    fields: {
+      ...webhook,
+      error: textOrNull('How the last attempt ended: an `error.code` of deliveries, or `HTTP 503`.'),
+    },
+    sample: { ...sampleWebhook, error: 'HTTP 503' },
+  }),
+  'webhook.suspended': declare<WebhookData & { waiting: number }>({
+    firesWhen: 'A webhook has failed for so long that its deliveries wait. It goes to other webhooks only.',
+    fields: { ...webhook, waiting: { type: 'integer', description: 'Deliveries that wait, 100,000 at most.' } },
+    sample: { ...sampleWebhook, waiting: 250 },
+  }),
+  'webhook.recovered': declare<WebhookData>({
+    firesWhen: 'An attempt has succeeded after a webhook failed or was suspended. It goes to other webhooks only.',
+    fields: webhook,
+    sample: sampleWebhook,
   }),
 }
 

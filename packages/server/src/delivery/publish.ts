@@ -4,6 +4,7 @@ import { type Id, newId, type OrgId, type WebhookId } from '../lib/ids.ts'
 import { activeTraceparent, inSpan } from '../lib/tracing.ts'
 import { type PublishedEvent, UnknownOrganization } from './event-log-sql.ts'
 import type { NewEvent } from './events.ts'
+import { requestWhileSuspended } from './lane-sql.ts'
 
 /** The signed bytes that every receiver gets. The order of the fields matters. */
 export const eventBody = (event: { id: string; type: string; at: Date; data: object }): string =>
@@ -140,6 +141,9 @@ const tracesOf = (events: readonly PublishedEvent[]): (string | null)[] =>
 /**
  * A test event: it goes to one webhook, subscribed or not, and has no sequence number. The counter is locked by a statement of its
  * own, so that the second one sees what other publishers have committed.
+ *
+ * Behind the deliveries of a suspended webhook it would wait for days, and it is how somebody tries whether the receiver works again.
+ * So it is put in line as a retry, before its first attempt, which a process of an older version leaves alone.
  */
 export const publishSampleEvent = async (
   tx: Executor,
@@ -154,17 +158,25 @@ export const publishSampleEvent = async (
   if (counter === undefined) throw new UnknownOrganization()
   const { seq } = counter
   await tx`
-    with event as (
-      insert into keyhook.events (org_id, seq, id, type, body, sample, traceparent)
-      values (${orgId}, ${seq}, ${id}, ${type}, ${body}, true, ${traceparent})
-    ), wake as (
-      insert into keyhook.wakes (org_id, first_seq, last_seq) values (${orgId}, ${seq}, ${seq})
-    )
-    insert into keyhook.deliveries (org_id, event_seq, lane_id, previous_sequence)
-    select w.org_id, ${seq}, w.lane_id, (
-      select coalesce(d.sequence, d.previous_sequence) from keyhook.deliveries d
-      where d.lane_id = w.lane_id order by d.event_seq desc limit 1
-    )
-    from keyhook.webhooks w
-    where w.org_id = ${orgId} and w.id = ${webhookId} and w.deleted_at is null`
+    insert into keyhook.events (org_id, seq, id, type, body, sample, traceparent)
+    values (${orgId}, ${seq}, ${id}, ${type}, ${body}, true, ${traceparent})`
+  const suspendedLane = await requestWhileSuspended(tx, orgId, webhookId)
+  if (suspendedLane === null) await deliverSample(tx, orgId, webhookId, seq)
+  else {
+    await tx`
+      insert into keyhook.retries (lane_id, event_seq, org_id, due_at, attempt, try)
+      values (${suspendedLane}, ${seq}, ${orgId}, now(), -1, 0)`
+  }
 }
+
+const deliverSample = (tx: Executor, orgId: OrgId, webhookId: WebhookId, seq: string) => tx`
+  with wake as (
+    insert into keyhook.wakes (org_id, first_seq, last_seq) values (${orgId}, ${seq}, ${seq})
+  )
+  insert into keyhook.deliveries (org_id, event_seq, lane_id, previous_sequence)
+  select w.org_id, ${seq}, w.lane_id, (
+    select coalesce(d.sequence, d.previous_sequence) from keyhook.deliveries d
+    where d.lane_id = w.lane_id order by d.event_seq desc limit 1
+  )
+  from keyhook.webhooks w
+  where w.org_id = ${orgId} and w.id = ${webhookId} and w.deleted_at is null`

@@ -34,7 +34,7 @@ export const deleteFinishedEvents = async (
 ): Promise<number | null> => {
   const [row] = await db<{ examined: number; up_to: string | null }[]>`
     with examined as materialized (
-      select e.seq from keyhook.events e
+      select e.seq, e.sample from keyhook.events e
       where e.org_id = ${orgId} and e.seq > ${afterSeq} and e.seq <= ${upToSeq}
       order by e.seq limit ${eventsPerStatement} for update skip locked
     ), finished as materialized (
@@ -48,6 +48,16 @@ export const deleteFinishedEvents = async (
           ))
           or exists (select from keyhook.in_flight f where f.lane_id = d.lane_id and f.event_seq = d.event_seq)
           or exists (select from keyhook.attempts a where a.lane_id = d.lane_id and a.event_seq = d.event_seq)
+        )
+      ) and not exists (
+        -- A test event that did not wait for its turn: it has no row among the deliveries.
+        select from keyhook.lanes l
+        where s.sample and l.org_id = ${orgId} and not exists (
+          select from keyhook.deliveries d where d.org_id = ${orgId} and d.event_seq = s.seq
+        ) and (
+          (l.ended_at is null and exists (select from keyhook.retries r where r.lane_id = l.id and r.event_seq = s.seq))
+          or exists (select from keyhook.in_flight f where f.lane_id = l.id and f.event_seq = s.seq)
+          or exists (select from keyhook.attempts a where a.lane_id = l.id and a.event_seq = s.seq)
         )
       )
     ), deliveries as (

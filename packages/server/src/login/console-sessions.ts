@@ -176,7 +176,10 @@ export const exchangeLink = (db: Database, request: FastifyRequest, link: string
   db.begin(async (tx) => {
     const found = await takeLink(tx, secretHash(link))
     if (!found?.is_open) return null
-    return { userId: found.user_id, secret: await openSession(tx, request, found.user_id, found.mailed ? 'mail' : 'link') }
+    return {
+      userId: found.user_id,
+      secret: await openSession(tx, request, found.user_id, found.mailed ? 'mail' : 'link'),
+    }
   })
 
 /** For the browser of the request. Always with a new secret: a cookie that somebody else has set must not become a session. */

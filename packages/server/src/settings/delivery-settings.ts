@@ -77,6 +77,9 @@ export const deliverySettings = {
   deliveryDrainMsMax: setting('KEYHOOK_DELIVERY_DRAIN_MS', '10000', count(0, 600_000, 'milliseconds')).about(
     'Time that a stopping process waits for requests in flight.',
   ),
+  webhookSuspendAfterHours: setting('KEYHOOK_WEBHOOK_SUSPEND_AFTER_HOURS', '24', count(0, 720, 'hours')).about(
+    'Hours of nothing but failed attempts after which a webhook is suspended: its deliveries wait, and it is tried every hour. 0: never. An owner can set another number for an organization. Set it alike on every node.',
+  ),
   eventBytesMax: setting('KEYHOOK_EVENT_BYTES_MAX', '65536', count(1_024, 1_048_576, 'bytes')).about(
     'Largest `data` of an event in bytes, reported by `POST /operator/v1/events`.',
   ),

@@ -17,7 +17,9 @@ export type ClusterMetrics = {
   oldest_waiting_seconds: number
   lanes_late: number
   /** Lanes with something to do. */
-  lanes: Record<'leased' | 'due' | 'later' | 'paused', number>
+  lanes: Record<'leased' | 'due' | 'later' | 'paused' | 'suspended', number>
+  /** Webhooks that are not delivered to as they should be. Paused ones do not count. */
+  webhooks: Record<'failing' | 'suspended', number>
   /** How long ago a dispatcher should have looked at the lane that is due the longest. */
   lane_overdue_seconds: number
   /** Published and not yet seen by any dispatcher. */
@@ -46,6 +48,7 @@ export const readClusterMetrics = async (
     with lane as materialized (
       select l.id, l.org_id, l.cursor_seq, l.due_at, case
         when l.paused_until > now() then 'paused'
+        when l.suspended_until > now() then 'suspended'
         when l.due_at <= now() then 'due'
         when l.lease_owner is not null then 'leased'
         else 'later'
@@ -82,7 +85,7 @@ export const readClusterMetrics = async (
           select d.event_seq from keyhook.deliveries d where d.lane_id = l.id and d.event_seq > l.cursor_seq
           order by d.event_seq limit 1
         ) d
-        where l.state <> 'paused'
+        where l.state not in ('paused', 'suspended')
         union all select org_id, min(event_seq) from unseen group by lane_id, org_id
       ) f
       cross join lateral (
@@ -99,9 +102,19 @@ export const readClusterMetrics = async (
       (
         select jsonb_build_object(
           'leased', count(*) filter (where state = 'leased'), 'due', count(*) filter (where state = 'due'),
-          'later', count(*) filter (where state = 'later'), 'paused', count(*) filter (where state = 'paused')
+          'later', count(*) filter (where state = 'later'), 'paused', count(*) filter (where state = 'paused'),
+          'suspended', count(*) filter (where state = 'suspended')
         ) from lane
       ) as lanes,
+      (
+        select jsonb_build_object(
+          'failing', count(*) filter (where not f.suspended), 'suspended', count(*) filter (where f.suspended)
+        ) from (
+          select (l.suspended_until > now()) is true as suspended from keyhook.lanes l
+          where l.failing_since is not null and l.ended_at is null and (l.paused_until > now()) is not true
+          limit ${countedMax.lanes}
+        ) f
+      ) as webhooks,
       (
         select coalesce(max(greatest(0, extract(epoch from now() - due_at))), 0)::float8 from lane where state = 'due'
       ) as lane_overdue_seconds,
@@ -153,8 +166,14 @@ const gauges: readonly { name: string; help: string; labelNames?: string[]; samp
   },
   {
     name: 'deliveries_oldest_waiting_seconds',
-    help: 'Age of the oldest event with a delivery whose first attempt has not begun; 0 if there is none. Paused webhooks do not count.',
+    help: 'Age of the oldest event with a delivery whose first attempt has not begun; 0 if there is none. Paused and suspended webhooks do not count.',
     samples: one((reading) => reading.oldest_waiting_seconds),
+  },
+  {
+    name: 'webhooks',
+    help: 'Number of webhooks that are failing (three failed attempts in a row, and no success since) or suspended. Paused ones do not count. Counting stops at 10,000.',
+    labelNames: ['state'],
+    samples: by('state', ({ webhooks }) => webhooks),
   },
   {
     name: 'lane_waiting_max',
@@ -163,7 +182,7 @@ const gauges: readonly { name: string; help: string; labelNames?: string[]; samp
   },
   {
     name: 'lanes',
-    help: 'Number of lanes with work: leased by a dispatcher, due, later (retries), or paused. Counting stops at 10,000.',
+    help: 'Number of lanes with work: leased by a dispatcher, due, later (retries), paused or suspended. Counting stops at 10,000.',
     labelNames: ['state'],
     samples: by('state', ({ lanes }) => lanes),
   },

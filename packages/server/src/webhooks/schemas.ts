@@ -83,6 +83,8 @@ export const webhookList = Type.Array(
 const here = chosen(85)
 export const pauseBasis = chosen(87)
 const limitBasis = chosen(88)
+const failingBasis = chosen(179)
+const statuses = ['active', 'failing', 'suspended', 'paused'] as const
 export const rotationBasis = chosen(89)
 
 const description = () => nullable(label('What the webhook is for.', 'Orders to the warehouse'))
@@ -158,7 +160,7 @@ const health = Type.Object(
       queueBasis,
       nullable(
         timestamp(
-          'When the next attempt is due, or since when: it may have to wait for others. During a pause not before its end. Null if none is to come.',
+          'When the next attempt is due, or since when: it may have to wait for others. During a pause not before its end, and while it is suspended the hourly one. Null if none is to come.',
         ),
       ),
     ),
@@ -172,8 +174,20 @@ export const webhookRecord = Type.Object(
     url: url(),
     event_types: subscribedTypes(shownEventType()),
     description: description(),
-    status: mark(pauseBasis, Type.Enum(['active', 'paused'], { description: 'Whether deliveries are sent.' })),
+    status: mark(
+      pauseBasis,
+      Type.Enum([...statuses], { description: 'Whether deliveries are sent, and arrive. A pause comes first.' }),
+      choice(179, '`failing` after three failed attempts in a row, `suspended` when that lasts.'),
+    ),
     paused_until: mark(pauseBasis, nullable(timestamp('When the pause ends by itself.'))),
+    failing_since: mark(
+      failingBasis,
+      nullable(timestamp('When the third attempt in a row failed; null after a success.')),
+    ),
+    suspended_until: mark(
+      failingBasis,
+      nullable(timestamp('When a suspension without any success ends; null unless it is suspended.')),
+    ),
     rate_limit: mark(limitBasis, rateLimit()),
     secret_rotation: mark(rotationBasis, nullable(secretRotation)),
     created_by: id('usr', 'Who created it.'),
@@ -204,6 +218,12 @@ export const secretRotationOf = (row: Pick<WebhookRecordRow, 'rotated_at' | 'ove
     switched: row.switched,
   }
 
+function statusOf(row: WebhookRecordRow): (typeof statuses)[number] {
+  if (row.paused_until !== null) return 'paused'
+  if (row.suspended_until !== null) return 'suspended'
+  return row.failing_since === null ? 'active' : 'failing'
+}
+
 export const webhookRecordOf = (row: WebhookRecordRow) => {
   const ended = row.succeeded + row.failed
   return {
@@ -211,8 +231,10 @@ export const webhookRecordOf = (row: WebhookRecordRow) => {
     url: row.url,
     event_types: row.event_types,
     description: row.description,
-    status: row.paused_until === null ? 'active' : 'paused',
+    status: statusOf(row),
     paused_until: row.paused_until && isoTime(row.paused_until),
+    failing_since: row.failing_since && isoTime(row.failing_since),
+    suspended_until: row.suspended_until && isoTime(row.suspended_until),
     rate_limit: row.rate_limit,
     secret_rotation: secretRotationOf(row),
     created_by: row.created_by,

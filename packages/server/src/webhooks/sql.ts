@@ -102,6 +102,9 @@ type RecordRow = {
   description: string | null
   /** Null when it is not paused. */
   paused_until: Date | null
+  failing_since: Date | null
+  /** Null when it is not suspended. */
+  suspended_until: Date | null
   rate_limit: number | null
   /** Null when there is no rotation, or its overlap has ended. */
   overlap_until: Date | null
@@ -165,16 +168,21 @@ export const selectRecords = (tx: Transaction, orgId: OrgId, { id = null, before
   RecordRow[]
 >`
   select w.id, w.url, w.event_types, w.description, w.rate_limit, w.created_by, w.created_at,
-    case when l.paused_until > now() then l.paused_until end as paused_until,
+    case when l.paused_until > now() then l.paused_until end as paused_until, l.failing_since,
+    case when l.suspended_until > now() then l.suspended_until end as suspended_until,
     w.rotated_at, case when w.overlap_until > now() then w.overlap_until end as overlap_until, w.switched,
     coalesce(oldest.started_at, to_timestamp(${nowMs - healthMs} / 1000.0)) as since,
     (total.count - bad.failed - bad.interrupted)::int as succeeded, bad.failed::int as failed,
     failure.id as failure_id, failure.started_at as failure_at, failure.error_code as failure_code,
     failure.response_status as failure_status, waiting.created_at as oldest_waiting_at,
     least(queue.first_attempts + queue.retries + queue.in_flight, ${waitingCounted}::int)::int as waiting,
-    greatest(least(
-      (select e.created_at from keyhook.events e where e.org_id = w.org_id and e.seq = next.first_seq), next.retry_at
-    ), case when l.paused_until > now() and (next.first_seq is not null or next.retry_at is not null) then l.paused_until end)
+    greatest(case
+      when l.suspended_until > now() then
+        case when next.first_seq is not null or next.retry_at is not null then greatest(l.probe_at, now()) end
+      else least(
+        (select e.created_at from keyhook.events e where e.org_id = w.org_id and e.seq = next.first_seq), next.retry_at
+      )
+    end, case when l.paused_until > now() and (next.first_seq is not null or next.retry_at is not null) then l.paused_until end)
       as next_attempt_at
   from (
     select * from keyhook.webhooks

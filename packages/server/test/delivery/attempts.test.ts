@@ -79,7 +79,14 @@ test('fetching reads due retries and first attempts in order, and each event onc
   const ids = [await world.publishOne(), await world.publishOne()]
   await begin(db, first)
   await settleFailed(db, first)
-  const request = { laneId: lane.laneId, orgId: world.orgId, afterSeq: 1, firstsMax: 10, retriesMax: 10 }
+  const request = {
+    laneId: lane.laneId,
+    orgId: world.orgId,
+    afterSeq: 1,
+    firstsMax: 10,
+    retriesMax: 10,
+    suspended: false,
+  }
   const due = await fetchDue(db, [request])
   expect(due.map((one) => [one.eventSeq, one.attempts, one.tries])).toEqual([
     [1, 1, 1],
@@ -89,7 +96,7 @@ test('fetching reads due retries and first attempts in order, and each event onc
   expect(due[1]).toMatchObject({ laneId: lane.laneId, eventId: ids[0], eventType: 'database.created' })
   expect(JSON.parse(due[1]!.body.toString())).toMatchObject({ id: ids[0] })
   expect(Math.abs(due[1]!.publishedAtMs - Date.now())).toBeLessThan(60_000)
-  const limited = await fetchDue(db, [{ ...request, firstsMax: 1, retriesMax: 0 }])
+  const limited = await fetchDue(db, [{ ...request, firstsMax: 1, retriesMax: 0, suspended: false }])
   expect(limited.map((one) => one.eventSeq)).toEqual([2])
 })
 
@@ -174,7 +181,7 @@ test('an attempt during which the machine was suspended for hours can be stored'
   await begin(db, first)
   const hoursUs = 3 * 3_600_000_000
   const outcome = { ...failedOutcome, durationUs: hoursUs, firstByteUs: hoursUs, dnsUs: 5 }
-  expect(await settleAttempts(db, [{ attempt: first, outcome, tries: 1, retryMs: null }])).toBe(1)
+  expect((await settleAttempts(db, [{ attempt: first, outcome, tries: 1, retryMs: null }])).recorded).toBe(1)
   expect(await db`select duration_us, first_byte_us, dns_us, tls_us from keyhook.attempts`).toEqual([
     { duration_us: 2 ** 31 - 1, first_byte_us: 2 ** 31 - 1, dns_us: 5, tls_us: null },
   ])
@@ -189,7 +196,7 @@ test('any text of a response is stored as it is', async () => {
     const response = { status: 200, headers: `x: ${body}`, body, complete: i % 2 === 0 }
     const error = { code: 'timeout' as const, detail: body }
     const outcome = { ...failedOutcome, requestHeaders: body, response, error }
-    expect(await settleAttempts(db, [{ attempt, outcome, tries: 1, retryMs: null }])).toBe(1)
+    expect((await settleAttempts(db, [{ attempt, outcome, tries: 1, retryMs: null }])).recorded).toBe(1)
   }
   const rows = await db`
     select request_headers, response_headers, response_body, response_complete, error_detail from keyhook.attempts order by event_seq`

@@ -103,7 +103,14 @@ test.each(['free', 'leased'])('a retry written while the clock was ahead is sent
   expect(await runHourly(db)).toBe(1)
   // The holder is not asked to release the lane without having looked for retries.
   expect(await releaseLanes(db, [held])).toEqual([])
-  const request = { laneId: held.laneId, orgId: world.orgId, afterSeq: 1, firstsMax: 10, retriesMax: 10 }
+  const request = {
+    laneId: held.laneId,
+    orgId: world.orgId,
+    afterSeq: 1,
+    firstsMax: 10,
+    retriesMax: 10,
+    suspended: false,
+  }
   expect(await fetchDue(db, [request])).toMatchObject([{ eventSeq: 1, attempts: 1 }])
 })
 

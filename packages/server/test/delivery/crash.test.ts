@@ -113,8 +113,11 @@ test('only the holder of the lease settles: an outcome that comes too late chang
     startedAtMs: Date.now(),
     tries: 0,
     version: 0,
+    early: false,
+    suspended: false,
   }
-  expect(await settleAttempts(world.db, [{ attempt, outcome: failedOutcome, tries: 1, retryMs: null }])).toBe(0)
+  const late = await settleAttempts(world.db, [{ attempt, outcome: failedOutcome, tries: 1, retryMs: null }])
+  expect(late.recorded).toBe(0)
   await until(async () => (await world.attempts()).length === 1)
   expect((await world.attempts())[0]!.status).toBe('succeeded')
 })

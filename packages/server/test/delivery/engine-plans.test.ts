@@ -24,7 +24,14 @@ async function deliverOnce({ orgId }: World, db: Database, run: Run): Promise<vo
   let lane = await take()
   expect(await run('interrupt', () => interruptAttempts(db, [lane]))).toEqual([lane.laneId])
   const fetch = async () => {
-    const request = { laneId: lane.laneId, orgId, afterSeq: lane.cursorSeq, firstsMax: 10, retriesMax: 10 }
+    const request = {
+      laneId: lane.laneId,
+      orgId,
+      afterSeq: lane.cursorSeq,
+      firstsMax: 10,
+      retriesMax: 10,
+      suspended: false,
+    }
     const due = await run('fetch', () => fetchDue(db, [request]))
     expect(due).toHaveLength(1)
     const { eventSeq, attempts, tries } = due[0]!

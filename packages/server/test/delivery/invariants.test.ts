@@ -108,6 +108,7 @@ test('no connection is held across a request: with one connection, receivers tha
         lanesMax: 1_000,
         laneConcurrencyMax: 8,
         leaseMs: 2_000,
+        probeMs: 3_600_000,
         pollMs: 50,
         drainMsMax: 0,
       },

@@ -11,13 +11,15 @@ export type Checks = ReturnType<typeof createChecks>
 /** What must hold at every step, and what must hold at the end. The first violation ends the run. */
 export function createChecks(
   model: Model,
-  { laneConcurrencyMax, tries }: { laneConcurrencyMax: number; tries: number },
+  { laneConcurrencyMax, tries, probeMs }: { laneConcurrencyMax: number; tries: number; probeMs(): number },
 ) {
   /** Attempts that are on disk and whose request has not left, by host, lane and event. */
   const unsent = new Map<string, { attemptId: string; token: number }[]>()
   const requests: Request[] = []
   const inFlight = new Set<Request>()
   const newestFirst = new Map<number, number>()
+  /** When each suspended lane was last tried. */
+  const probes = new Map<number, number>()
   const begunIds = new Set<string>()
   const goneIds = new Set<string>()
   /** A standby took over without these attempts. */
@@ -44,18 +46,20 @@ export function createChecks(
     },
     /** These attempts are on disk: first attempts in order, none left out, none twice; no webhook is paused or has changed. */
     begun(host: Host, attempts: readonly NewAttempt[], answer: ReadonlyMap<string, number>, nowMs: number): void {
-      for (const { laneId, eventSeq, attempt, attemptId, token, version } of attempts) {
+      for (const { laneId, eventSeq, attempt, attemptId, token, version, early } of attempts) {
         // The same statement may arrive twice.
         if (!answer.has(attemptId) || begunIds.has(attemptId)) continue
         begunIds.add(attemptId)
         const lane = model.lanes.get(laneId)!
         if (lane.pausedMs !== null && lane.pausedMs > nowMs) fail(`lane ${laneId} is paused, and ${attemptId} begins`)
         if (lane.version !== version) fail(`${attemptId} of lane ${laneId} begins with settings of before`)
+        const isRequested = model.inFlight.get(`${laneId} ${eventSeq}`)?.requested === true
+        if (model.isSuspended(lane) && !isRequested) checkProbe(laneId, attemptId, nowMs)
         const key = keyOf(host, laneId, eventSeq)
         const begun = unsent.get(key) ?? []
         begun.push({ attemptId, token })
         unsent.set(key, begun)
-        if (attempt > 1) continue
+        if (attempt > 1 || early) continue
         const next = model.deliveries.get(laneId)!.find((seq) => seq > (newestFirst.get(laneId) ?? 0))
         if (eventSeq !== next)
           fail(`lane ${laneId}: the first attempt of event ${eventSeq} begins, but ${next} is next`)
@@ -100,6 +104,7 @@ export function createChecks(
     /** A standby has taken over: what it did not receive is gone. */
     promoted(): void {
       newestFirst.clear()
+      probes.clear()
       for (const { id, cursorSeq } of model.lanes.values()) newestFirst.set(id, cursorSeq)
       const known = new Set([...model.inFlight.values()].map((one) => one.attemptId))
       for (const id of begunIds) if (!known.has(id) && !model.attempts.has(id)) lostIds.add(id)
@@ -135,6 +140,12 @@ export function createChecks(
           fail(`the request for event ${eventId} to lane ${laneId} is recorded for another event`)
       }
     },
+  }
+
+  function checkProbe(laneId: number, attemptId: string, nowMs: number): void {
+    const beforeMs = probes.get(laneId) ?? Number.NEGATIVE_INFINITY
+    if (nowMs < beforeMs + probeMs()) fail(`lane ${laneId} is suspended, and ${attemptId} begins too soon`)
+    probes.set(laneId, nowMs)
   }
 
   function checkDelivery(laneId: number, eventSeq: number, attempts: readonly AttemptRow[]): void {

@@ -18,10 +18,14 @@ export function modelRows(model: Model) {
       ended: lane.ended,
       version: lane.version,
       paused: due(lane.pausedMs),
+      failures: lane.failures,
+      failing: lane.isFailing,
+      suspended: due(lane.suspendedMs),
+      probe: due(lane.probeMs),
     })),
     wakes: model.wakes.map(({ orgId, firstSeq, lastSeq }) => ({ org: orgId, first: firstSeq, last: lastSeq })),
-    retries: [...model.retries.values()].map(({ laneId, eventSeq, attempt, tries, dueMs }) => {
-      return { lane: laneId, seq: eventSeq, attempt, try: tries, due: due(dueMs) }
+    retries: [...model.retries.values()].map(({ laneId, eventSeq, attempt, tries, dueMs, redelivered }) => {
+      return { lane: laneId, seq: eventSeq, attempt, try: tries, due: due(dueMs), redelivered }
     }),
     inFlight: [...model.inFlight.values()].map(({ laneId, eventSeq, attempt, tries, attemptId, token }) => {
       return {
@@ -33,6 +37,7 @@ export function modelRows(model: Model) {
         current: model.lanes.get(laneId)!.token === token,
       }
     }),
+    changes: model.changes.map(({ laneId, kind }) => ({ lane: laneId, kind })),
     attempts: [...model.attempts.values()].map(({ laneId, eventSeq, attempt, attemptId, status }) => {
       return { lane: laneId, seq: eventSeq, attempt, id: attemptId, status }
     }),

@@ -10,6 +10,7 @@ import { elevenDaysMs, modelRows, sorted } from './comparable.ts'
 import { createDatabaseTables } from './database-tables.ts'
 import { createModel, type Statements } from './model.ts'
 import { type Random, seededRandom } from './random.ts'
+import { keyOf } from './tables.ts'
 
 /*
  * The simulation is only as good as its model of the database. Here the model and the real statements get the same calls, in an
@@ -17,7 +18,7 @@ import { type Random, seededRandom } from './random.ts'
  * that the result does not depend on the speed of the machine.
  */
 
-const steps = 300
+const steps = 500
 const wakesMax = 2
 
 type Tokens = { model: number; real: number }
@@ -33,8 +34,9 @@ test.each([1, 2, 3, 4, 5, 6])('the model behaves like the real statements (seed 
   onTestFinished(real.close)
   const { db } = real
   let leaseMs = 0
+  let probeMs = 0
   let nowMs = 1_700_000_000_000
-  const model = createModel({ now: () => nowMs++, leaseMs: () => leaseMs, wakesMax })
+  const model = createModel({ now: () => nowMs++, leaseMs: () => leaseMs, probeMs: () => probeMs, wakesMax })
   const orgs = ['org_a', 'org_b'] as OrgId[]
   for (const org of orgs) for (let i = 0; i < 3; i++) await real.addLane(org, model.addLane(org))
 
@@ -44,7 +46,7 @@ test.each([1, 2, 3, 4, 5, 6])('the model behaves like the real statements (seed 
   const cursors = [{ orgId: '', firstSeq: 0 }]
 
   const storeWith = (ms: number): DispatchStore => ({
-    ...createDispatchStore(db, ms),
+    ...createDispatchStore(db, { leaseMs: ms, probeMs }),
     wake: (after) => wakeLanes(db, after, wakesMax),
   })
   /** Calls both with their own tokens, and compares the answers. */
@@ -54,6 +56,7 @@ test.each([1, 2, 3, 4, 5, 6])('the model behaves like the real statements (seed 
     comparable: (answer: Awaited<ReturnType<DispatchStore[Name]>>) => unknown = (answer) => answer,
   ) {
     leaseMs = random.pick([0, elevenDaysMs])
+    probeMs = random.pick([0, elevenDaysMs])
     const statement = storeWith(leaseMs)[name] as (...given: unknown[]) => Promise<never>
     const fromReal = await statement(...args('real'))
     const modelled = (model.statements[name] as (...given: unknown[]) => never)(...args('model'))
@@ -74,12 +77,17 @@ test.each([1, 2, 3, 4, 5, 6])('the model behaves like the real statements (seed 
     return (draw.chance(0.9) ? all.at(-1) : all[0])?.tokens
   }
 
+  const isSuspended = (laneId: number) => model.isSuspended(model.lanes.get(laneId)!)
   const lanesOf = (org: OrgId) => [...model.lanes.values()].flatMap((lane) => (lane.orgId === org ? lane.id : []))
 
   const statements: ((draw: Random) => Promise<unknown>)[] = [
     async (draw) => {
       const [org, count] = [draw.pick(orgs), draw.chance(0.03) ? 1_001 : draw.int(1, 3)]
-      const only = draw.chance(0.2) ? draw.pick(lanesOf(org)) : undefined
+      const suspended = lanesOf(org).filter((id) => isSuspended(id) && !model.locked.has(id))
+      // A test event for a suspended webhook waits for the lock of its lane.
+      const others = lanesOf(org).filter((id) => !isSuspended(id))
+      const to = suspended.length > 0 && draw.chance(0.8) ? suspended : others
+      const only = to.length > 0 && draw.chance(to === suspended ? 0.6 : 0.3) ? draw.pick(to) : undefined
       const events = { count: only === undefined ? count : 1, only }
       model.publish(org, events)
       await real.publish(org, events)
@@ -119,17 +127,20 @@ test.each([1, 2, 3, 4, 5, 6])('the model behaves like the real statements (seed 
         afterSeq: draw.chance(0.8) ? cursorSeq : draw.int(0, 5),
         firstsMax: draw.int(0, 5),
         retriesMax: draw.pick([0, 100, 100]),
+        suspended: draw.chance(0.9) === isSuspended(id),
       }))
       const { fromReal } = await both(
         'fetch',
         () => [requests],
         (found) =>
-          found.map(({ laneId, eventSeq, eventId, attempts, tries }) => ({
+          found.map(({ laneId, eventSeq, eventId, attempts, tries, requested, early }) => ({
             laneId,
             eventSeq,
             eventId,
             attempts,
             tries,
+            requested,
+            early,
           })),
       )
       due.push(...fromReal)
@@ -144,14 +155,16 @@ test.each([1, 2, 3, 4, 5, 6])('the model behaves like the real statements (seed 
       const versions = new Map(
         [...model.lanes.values()].map(({ id, version }) => [id, draw.chance(0.95) ? version : version - 1]),
       )
+      const suspended = new Map(lanes.keys().map((id) => [id, draw.chance(0.95) === isSuspended(id)]))
       const given: Begun[] = []
-      for (const { laneId, eventSeq, attempts, tries } of deliveries.values()) {
+      for (const { laneId, eventSeq, attempts, tries, early } of deliveries.values()) {
         const tokens = lanes.get(laneId)
         const attempt = attempts + (draw.chance(0.95) ? 1 : 2)
         if (tokens === undefined) continue
         const version = versions.get(laneId)!
         const attemptId = uuid7(Date.now())
-        given.push({ laneId, eventSeq, attempt, tries, tokens, version, attemptId, startedAtMs: Date.now() })
+        const what = { laneId, eventSeq, attempt, tries, early, suspended: suspended.get(laneId)! }
+        given.push({ ...what, tokens, version, attemptId, startedAtMs: Date.now() })
       }
       const call = () =>
         both(
@@ -166,21 +179,37 @@ test.each([1, 2, 3, 4, 5, 6])('the model behaves like the real statements (seed 
       const isBegun = (one: Begun) => modelled.begun.has(one.attemptId)
       count('first attempts', given.filter((one) => isBegun(one) && one.attempt === 1).length)
       count('retries', given.filter((one) => isBegun(one) && one.attempt > 1).length)
+      count('begun while suspended', given.filter((one) => isBegun(one) && one.suspended).length)
+      count(
+        'test events before their turn',
+        given.filter((one) => isBegun(one) && one.early && one.attempt === 1).length,
+      )
     },
     async (draw) => {
       const some = draw.chance(0.8) ? begun.splice(-draw.int(1, 3)) : pickSome(draw, begun.slice(-3))
-      const settled = some.map((attempt) => ({ attempt, retryMs: draw.pick([null, 0, 0, elevenDaysMs]) }))
+      const settled = some.map((attempt) => {
+        const { isFailing } = model.lanes.get(attempt.laneId)!
+        const status = draw.chance(isFailing ? 0.6 : 0.95)
+          ? ('failed' as const)
+          : draw.pick(['succeeded', 'interrupted'] as const)
+        const code = draw.pick(['timeout', 'timeout', 'timeout', 'sender_exhausted'] as const)
+        const outcome = { ...interrupted, status, error: status === 'failed' ? { code, detail: null } : null }
+        return { attempt, outcome, retryMs: draw.pick([null, 0, 0, elevenDaysMs]) }
+      })
       await both(
         'settle',
         (side) => [
-          settled.map(({ attempt, retryMs }) => ({
+          settled.map(({ attempt, outcome, retryMs }) => ({
             attempt: withToken(attempt, side),
-            outcome: { ...interrupted, status: 'failed' as const },
+            outcome,
             tries: attempt.tries + 1,
             retryMs,
           })),
         ],
-        (count) => [count],
+        ({ recorded, postponed }) => [recorded, ...postponed],
+      )
+      begun.push(
+        ...some.filter((one) => model.inFlight.get(keyOf(one.laneId, one.eventSeq))?.attemptId === one.attemptId),
       )
     },
     (draw) => {
@@ -216,9 +245,29 @@ test.each([1, 2, 3, 4, 5, 6])('the model behaves like the real statements (seed 
     },
   ]
 
+  const suspending: typeof statements = [
+    async (draw) => {
+      // Failures of different times would seldom follow each other.
+      const lane = draw.pick([...model.lanes.values()])
+      if (lane.ended || model.locked.has(lane.id)) return
+      lane.failures = Math.max(lane.failures, 2)
+      await db`update keyhook.lanes set failures = greatest(failures, 2) where id = ${lane.id}`
+    },
+    async (draw) => {
+      const times = {
+        probeMs: draw.pick([0, 0, elevenDaysMs]),
+        suspensionMs: draw.pick([0, elevenDaysMs, elevenDaysMs]),
+      }
+      const suspended = model.suspendFailing(times)
+      expect(await real.suspendFailing(times)).toBe(suspended)
+      count('suspended', suspended)
+    },
+  ]
+
   const actions: ((draw: Random) => Promise<unknown>)[] = [
     ...statements,
     // Most of the time attempts begin and end.
+    ...statements.slice(4, 7),
     ...statements.slice(4, 7),
     ...statements.slice(4, 7),
     // Another transaction has a lane locked while statements run.
@@ -244,6 +293,8 @@ test.each([1, 2, 3, 4, 5, 6])('the model behaves like the real statements (seed 
       await real.pause(laneId, ms)
       count(ms > 0 ? 'paused' : 'pauses that ended', 1)
     },
+    ...suspending,
+    ...suspending,
     async (draw) => {
       const laneId = draw.pick([...model.lanes.keys()])
       if (model.lanes.get(laneId)!.ended) return
@@ -274,11 +325,12 @@ test.each([1, 2, 3, 4, 5, 6])('the model behaves like the real statements (seed 
   for (let step = 0; step < steps; step++) {
     await random.pick(actions)(random)
     const rows = await real.rows()
-    for (const table of ['lanes', 'wakes', 'retries', 'inFlight', 'attempts'] as const) {
+    for (const table of ['lanes', 'wakes', 'retries', 'inFlight', 'attempts', 'changes'] as const) {
       expect(sorted(modelRows(model)[table]), `${table} after step ${step} (seed ${seed})`).toEqual(sorted(rows[table]))
     }
   }
   for (const { status } of model.attempts.values()) count(status, 1)
+  for (const { kind } of model.changes) count(kind, 1)
 })
 
 test('the runs above begin, settle, interrupt, retry, wake and release', () => {
@@ -291,6 +343,11 @@ test('the runs above begin, settle, interrupt, retry, wake and release', () => {
     'interrupted',
     'released',
     'paused',
+    'failing',
+    'suspended',
+    'recovered',
+    'begun while suspended',
+    'test events before their turn',
   ]) {
     expect(counts.get(what), what).toBeGreaterThan(5)
   }

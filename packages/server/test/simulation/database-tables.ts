@@ -5,6 +5,7 @@ import { pauseLane, resumeLane } from '../../src/delivery/lane-sql.ts'
 import { publishEvents, publishSampleEvent } from '../../src/delivery/publish.ts'
 import { redeliver } from '../../src/delivery/redelivery-sql.ts'
 import { ensurePartitions } from '../../src/delivery/retention-sql.ts'
+import { suspendFailing } from '../../src/delivery/suspension-sql.ts'
 import type { OrgId, WebhookId } from '../../src/lib/ids.ts'
 import { deleteWebhook, lockWebhook, updateWebhook } from '../../src/webhooks/sql.ts'
 import { templateDatabase } from '../kit/postgres.ts'
@@ -70,6 +71,9 @@ export async function createDatabaseTables() {
     async resume(laneId: number): Promise<void> {
       await db.begin((tx) => resumeLane(tx, orgOf.get(laneId)!, webhookOf(laneId)))
     },
+    suspendFailing: (times: { probeMs: number; suspensionMs: number }): Promise<number> =>
+      // For longer than a step takes.
+      suspendFailing(db, { afterHours: 1e-9, ...times }),
     async change(laneId: number, rateLimit: number | null): Promise<void> {
       await db.begin(async (tx) => {
         const webhook = (await lockWebhook(tx, orgOf.get(laneId)!, webhookOf(laneId)))!
@@ -92,22 +96,28 @@ export async function createDatabaseTables() {
       )
     },
     async rows() {
-      const [lanes, wakes, retries, inFlight, attempts] = await Promise.all([
+      const [lanes, wakes, retries, inFlight, attempts, changes] = await Promise.all([
         db`select id::int, head_seq::int as head, cursor_seq::int as cursor, redelivery_requests as requests,
             lease_owner as owner, case when due_at is null then 'never' when due_at <= now() then 'now' else 'later' end as due,
             ended_at is not null as ended, version,
-            case when paused_until is null then 'never' when paused_until <= now() then 'now' else 'later' end as paused
+            case when paused_until is null then 'never' when paused_until <= now() then 'now' else 'later' end as paused,
+            failures, failing_since is not null as failing,
+            case when suspended_until is null then 'never' when suspended_until <= now() then 'now' else 'later' end as suspended,
+            case when probe_at is null then 'never' when probe_at <= now() then 'now' else 'later' end as probe
           from keyhook.lanes`,
         db`select org_id as org, first_seq::int as first, last_seq::int as last from keyhook.wakes`,
-        db`select lane_id::int as lane, event_seq::int as seq, attempt, try,
+        db`select lane_id::int as lane, event_seq::int as seq, attempt, try, redelivered,
             case when due_at <= now() then 'now' else 'later' end as due
           from keyhook.retries`,
         db`select f.lane_id::int as lane, f.event_seq::int as seq, f.attempt, f.try, f.id,
             f.lease_token = l.lease_token as current
           from keyhook.in_flight f join keyhook.lanes l on l.id = f.lane_id`,
         db`select lane_id::int as lane, event_seq::int as seq, attempt, id, status from keyhook.attempts`,
+        db`select l.id::int as lane, c.kind from keyhook.webhook_changes c
+          join keyhook.lanes l on l.org_id = c.org_id and l.webhook_id = c.webhook_id
+          where c.kind <> 'suspended'`,
       ])
-      return { lanes, wakes, retries, inFlight, attempts }
+      return { lanes, wakes, retries, inFlight, attempts, changes }
     },
   }
 }

@@ -106,6 +106,11 @@ export function addFaults(deps: {
         if (random.chance(0.7)) hint(model.lanes.get(laneId)!.orgId)
       })
   })
+  // Webhooks that have failed for long are suspended.
+  upTo(4, () => {
+    const times = { probeMs: limits.probeMs, suspensionMs: random.int(1, 20_000) }
+    trace(`${model.suspendFailing(times)} webhooks are suspended for ${times.suspensionMs} ms`)
+  })
   // The settings of a webhook change.
   upTo(3, () => {
     const laneId = someLane()

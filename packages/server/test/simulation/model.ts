@@ -1,6 +1,7 @@
 import type { DispatchStore } from '../../src/delivery/dispatcher/ports.ts'
 import type { DueDelivery } from '../../src/delivery/statements/fetch.ts'
 import type { LeasedLane } from '../../src/delivery/statements/lease.ts'
+import type { AttemptOutcome } from '../../src/delivery/statements/settle.ts'
 import type { OrgId, WebhookId } from '../../src/lib/ids.ts'
 import { createTables, type InFlightRow, keyOf, type LaneRow, type RetryRow } from './tables.ts'
 
@@ -10,12 +11,14 @@ export type Statements = {
 }
 
 export type Model = ReturnType<typeof createModel>
-export type ModelOptions = { now(): number; leaseMs(): number; wakesMax: number }
+export type ModelOptions = { now(): number; leaseMs(): number; probeMs(): number; wakesMax: number }
 
 /** The statements of `src/delivery/statements` in memory. conformance.test.ts compares them with the real ones. */
-export function createModel({ now, leaseMs, wakesMax }: ModelOptions) {
+export function createModel({ now, leaseMs, probeMs, wakesMax }: ModelOptions) {
   const tables = createTables(now)
-  const { lanes, deliveries, retries, inFlight, attempts, locked } = tables
+  const { lanes, deliveries, retries, inFlight, attempts, locked, isSuspended } = tables
+  /** What owners are told. */
+  const changes: { laneId: number; kind: 'failing' | 'recovered' }[] = []
 
   const isHeld = (lane: LaneRow | undefined, token: number): lane is LaneRow =>
     lane !== undefined && lane.token === token && lane.owner !== null && lane.server === tables.server
@@ -40,13 +43,26 @@ export function createModel({ now, leaseMs, wakesMax }: ModelOptions) {
       traceparent: null,
       sequence,
       previousSequence: sequence === null ? null : tables.previousSequence(lane.id, eventSeq),
-      attempts: row?.attempt ?? 0,
+      attempts: Math.max(0, row?.attempt ?? 0),
       tries: row?.tries ?? 0,
+      requested: row !== undefined && isRequested(row),
+      early: row !== undefined && row.attempt < 0,
     }
   }
 
   const isOpen = (lane: LaneRow, version: number) => !lane.ended && !isPaused(lane) && lane.version === version
-  const dueNow = (lane: LaneRow) => Math.min(lane.dueMs ?? Number.POSITIVE_INFINITY, afterPause(lane, now()))
+  const dueNow = (lane: LaneRow) => {
+    const fromMs = isSuspended(lane) ? Math.max(now(), lane.probeMs!) : now()
+    return Math.min(lane.dueMs ?? Number.POSITIVE_INFINITY, afterPause(lane, fromMs))
+  }
+  /** What a suspended lane is tried with. */
+  const probe = (lane: LaneRow, afterSeq: number): DueDelivery[] => {
+    if (lane.probeMs === null || lane.probeMs > now()) return []
+    const waiting = tables.retriesOf(lane.id).filter((row) => !isRequested(row))
+    const [row] = waiting.sort((a, b) => a.dueMs - b.dueMs)
+    const eventSeq = row?.eventSeq ?? deliveries.get(lane.id)!.find((seq) => seq > afterSeq)
+    return eventSeq === undefined ? [] : [dueDelivery(lane, eventSeq, row)]
+  }
 
   const statements: Statements = {
     wake: (after) =>
@@ -106,6 +122,7 @@ export function createModel({ now, leaseMs, wakesMax }: ModelOptions) {
             redeliveryRequests: lane.redeliveryRequests,
             takenOver: tables.inFlightOf(lane.id).length > 0,
             paused: isPaused(lane),
+            suspended: isSuspended(lane),
             version: lane.version,
             webhook: lane.ended ? null : settingsOf(lane),
           }
@@ -137,7 +154,8 @@ export function createModel({ now, leaseMs, wakesMax }: ModelOptions) {
           if (!locked.has(laneId)) tables.update(lane, { dueMs: now() + leaseMs() })
           const changed = lane.version === version || lane.ended ? null : { version: lane.version, ...settingsOf(lane) }
           const { redeliveryRequests, ended } = lane
-          return [{ laneId, redeliveryRequests, ended, paused: isPaused(lane), changed }]
+          const states = { paused: isPaused(lane), suspended: isSuspended(lane) }
+          return [{ laneId, redeliveryRequests, ended, ...states, changed }]
         }),
       ),
 
@@ -146,7 +164,8 @@ export function createModel({ now, leaseMs, wakesMax }: ModelOptions) {
         held.flatMap(({ laneId, token, redeliveryRequests, abandon }) => {
           const lane = lanes.get(laneId)
           if (lane === undefined || lane.token !== token || locked.has(laneId)) return []
-          const isQuiet = lane.headSeq <= lane.cursorSeq && lane.redeliveryRequests === redeliveryRequests
+          const isQuiet =
+            (lane.headSeq <= lane.cursorSeq || isSuspended(lane)) && lane.redeliveryRequests === redeliveryRequests
           const isUsed = lane.server !== tables.server || tables.inFlightOf(laneId).length > 0
           if (!abandon && (isUsed || !(lane.ended || isQuiet))) return []
           tables.update(lane, { owner: null, dueMs: dueAfterRelease(lane, abandon) })
@@ -160,14 +179,15 @@ export function createModel({ now, leaseMs, wakesMax }: ModelOptions) {
     },
 
     fetch: (requests) =>
-      requests.flatMap(({ laneId, afterSeq, firstsMax, retriesMax }) => {
+      requests.flatMap(({ laneId, afterSeq, firstsMax, retriesMax, suspended }) => {
         const lane = lanes.get(laneId)!
         const due = tables
           .retriesOf(laneId)
-          .filter((row) => row.dueMs <= now())
+          .filter((row) => row.dueMs <= now() && (!suspended || isRequested(row)))
           .sort((a, b) => a.dueMs - b.dueMs)
-        const firsts = deliveries.get(laneId)!.filter((eventSeq) => eventSeq > afterSeq)
+        const firsts = suspended ? [] : deliveries.get(laneId)!.filter((eventSeq) => eventSeq > afterSeq)
         return [
+          ...(suspended ? probe(lane, afterSeq) : []),
           ...due.slice(0, retriesMax).map((row) => dueDelivery(lane, row.eventSeq, row)),
           ...firsts.slice(0, firstsMax).map((eventSeq) => dueDelivery(lane, eventSeq)),
         ]
@@ -176,33 +196,41 @@ export function createModel({ now, leaseMs, wakesMax }: ModelOptions) {
     begin(given) {
       const versions = new Map(given.map(({ laneId, version }) => [laneId, version]))
       const tokens = new Map(given.map(({ laneId, token }) => [laneId, token]))
+      const known = new Map(given.map(({ laneId, suspended }) => [laneId, suspended]))
       const held = new Set<number>()
       const cursors = new Map<number, number>()
+      const waits = new Map<number, boolean>()
       for (const [laneId, token] of tokens) {
         const lane = lanes.get(laneId)
         if (!isHeld(lane, token) || !isOpen(lane, versions.get(laneId)!) || locked.has(laneId)) continue
+        if (isSuspended(lane) !== known.get(laneId)) continue
         held.add(laneId)
         cursors.set(laneId, lane.cursorSeq)
+        waits.set(laneId, isSuspended(lane) && lane.probeMs! > now())
       }
       const begun = new Map<string, number>()
-      for (const { laneId, eventSeq, attempt, attemptId, token, startedAtMs } of given) {
+      for (const { laneId, eventSeq, attempt, attemptId, token, startedAtMs, early, suspended } of given) {
         if (!held.has(laneId)) continue
         const key = keyOf(laneId, eventSeq)
         const waiting = retries.get(key)
-        const isRetry = attempt > 1 && waiting?.attempt === attempt - 1
+        const isFirst = attempt === 1 && !early
+        const isNext = !isFirst && waiting !== undefined && Math.max(0, waiting.attempt) === attempt - 1
+        const isRetry = isNext && (isRequested(waiting) || !waits.get(laneId)!)
         const sent = inFlight.get(key)
-        if (isRetry || (attempt === 1 && eventSeq > cursors.get(laneId)!)) {
+        const lane = lanes.get(laneId)!
+        if (isRetry || (isFirst && eventSeq > cursors.get(laneId)! && !waits.get(laneId)!)) {
           if (sent !== undefined) throw new Error(`in_flight: ${key} exists`)
           const tries = isRetry ? waiting.tries : 0
+          const requested = isRetry && isRequested(waiting)
           retries.delete(key)
-          inFlight.set(key, { laneId, eventSeq, attemptId, token, attempt, tries, startedAtMs })
+          inFlight.set(key, { laneId, eventSeq, attemptId, token, attempt, tries, startedAtMs, requested })
           begun.set(attemptId, tries)
+          if (suspended && !requested) tables.update(lane, { probeMs: now() + probeMs() })
         } else if (sent?.attemptId === attemptId) begun.set(attemptId, sent.tries)
-        const lane = lanes.get(laneId)!
-        const newestSeq = attempt === 1 ? eventSeq : 0
+        const newestSeq = isFirst && !waits.get(laneId)! ? eventSeq : 0
         tables.update(lane, {
           cursorSeq: Math.max(lane.cursorSeq, newestSeq),
-          headSeq: Math.max(lane.headSeq, newestSeq),
+          headSeq: Math.max(lane.headSeq, isFirst ? eventSeq : 0),
           ...(lane.dueMs! < now() + leaseMs() / 2 && { dueMs: now() + leaseMs() }),
         })
       }
@@ -212,17 +240,39 @@ export function createModel({ now, leaseMs, wakesMax }: ModelOptions) {
 
     settle(settled) {
       let recorded = 0
+      const postponed = new Set<string>()
+      const isPostponed = (lane: LaneRow) => {
+        const theirs = settled.filter(({ attempt }) => attempt.laneId === lane.id && attempt.token === lane.token)
+        return locked.has(lane.id) && !lane.ended && theirs.some(({ outcome }) => changesHealth(lane, outcome))
+      }
+      const ended = new Map<LaneRow, AttemptOutcome[]>()
+      const left = new Set([...lanes.values()].filter(isPostponed))
       for (const { attempt, outcome, tries, retryMs } of settled) {
         const row = inFlight.get(keyOf(attempt.laneId, attempt.eventSeq))
         const lane = lanes.get(attempt.laneId)!
-        if (row?.attemptId !== attempt.attemptId || lane.token !== attempt.token) continue
+        if (left.has(lane) && lane.token === attempt.token) postponed.add(attempt.attemptId)
+        if (row?.attemptId !== attempt.attemptId || lane.token !== attempt.token || left.has(lane)) continue
         recorded += 1
         endAttempt(row, outcome.status)
+        if (!lane.ended) ended.set(lane, [...(ended.get(lane) ?? []), outcome])
         if (retryMs !== null && !lane.ended) retry(row, now() + retryMs, tries)
       }
+      for (const [lane, outcomes] of ended) noteHealth(lane, outcomes)
       if (recorded > 0) tables.flush()
-      return recorded
+      return { recorded, postponed }
     },
+  }
+
+  /** What changes and changes back within a statement is no change. */
+  function noteHealth(lane: LaneRow, outcomes: readonly AttemptOutcome[]): void {
+    const lastSuccess = outcomes.findLastIndex(({ status }) => status === 'succeeded')
+    if (lastSuccess >= 0) {
+      if (lane.isFailing) changes.push({ laneId: lane.id, kind: 'recovered' })
+      Object.assign(lane, { failures: 0, isFailing: false, suspendedMs: null, probeMs: null })
+    }
+    lane.failures = Math.min(3, lane.failures + outcomes.slice(lastSuccess + 1).filter(counts).length)
+    if (lane.failures === 3 && !lane.isFailing) changes.push({ laneId: lane.id, kind: 'failing' })
+    lane.isFailing = lane.failures === 3
   }
 
   function endAttempt(row: InFlightRow, status: string): void {
@@ -235,16 +285,28 @@ export function createModel({ now, leaseMs, wakesMax }: ModelOptions) {
   function retry({ laneId, eventSeq, attempt }: InFlightRow, dueMs: number, tries: number): void {
     const key = keyOf(laneId, eventSeq)
     if (retries.has(key)) throw new Error(`retries: ${key} exists`)
-    retries.set(key, { laneId, eventSeq, dueMs, attempt, tries })
+    retries.set(key, { laneId, eventSeq, dueMs, attempt, tries, redelivered: false })
   }
 
   function dueAfterRelease(lane: LaneRow, abandon: boolean): number | null {
     if (tables.inFlightOf(lane.id).length > 0) return now()
     if (lane.ended) return null
     if (abandon) return afterPause(lane, now())
-    const dueMs = earliest(tables.retriesOf(lane.id).map((row) => row.dueMs))
+    const waiting = tables.retriesOf(lane.id)
+    const requested = waiting.filter(isRequested).map((row) => row.dueMs)
+    const hasMore = waiting.length > 0 || lane.headSeq > lane.cursorSeq
+    const dueMs = isSuspended(lane)
+      ? earliest(hasMore ? [...requested, lane.probeMs!] : requested)
+      : earliest(waiting.map((row) => row.dueMs))
     return dueMs === null ? null : afterPause(lane, dueMs)
   }
 
-  return Object.assign(tables, { statements })
+  return Object.assign(tables, { statements, changes })
 }
+
+const isRequested = ({ redelivered, attempt }: RetryRow): boolean => redelivered || attempt < 0
+
+const counts = ({ status, error }: AttemptOutcome): boolean => status === 'failed' && error?.code !== 'sender_exhausted'
+
+const changesHealth = ({ failures }: LaneRow, outcome: AttemptOutcome): boolean =>
+  outcome.status === 'succeeded' ? failures > 0 : counts(outcome) && failures < 3

@@ -47,7 +47,8 @@ export const plantedBugs: Record<string, PlantedBug> = {
     model.statements.begin = (attempts) => {
       const { lanes, begun } = begin(attempts)
       const again = attempts.filter((one) => lanes.has(one.laneId) && one.attempt === 1 && !begun.has(one.attemptId))
-      for (const one of again) model.inFlight.set(keyOf(one.laneId, one.eventSeq), { ...one, tries: 0 })
+      for (const one of again)
+        model.inFlight.set(keyOf(one.laneId, one.eventSeq), { ...one, tries: 0, requested: false })
       return { lanes, begun: new Map([...begun, ...again.map((one: NewAttempt) => [one.attemptId, 0] as const)]) }
     }
   },
@@ -114,6 +115,46 @@ export const plantedBugs: Record<string, PlantedBug> = {
         if (lane.pausedMs !== null && lane.pausedMs === lane.dueMs) lane.dueMs = null
       }
       return released
+    }
+  },
+
+  'a suspended lane is not due for its next try'(model) {
+    const { release } = model.statements
+    model.statements.release = (held) => {
+      const released = release(held)
+      for (const laneId of released) {
+        const lane = model.lanes.get(laneId)!
+        if (model.isSuspended(lane) && lane.dueMs === lane.probeMs) lane.dueMs = null
+      }
+      return released
+    }
+  },
+
+  'a suspended webhook is tried more often'({ statements, lanes }) {
+    const { fetch, begin } = statements
+    const atOnce = () => {
+      for (const lane of lanes.values()) if (lane.probeMs !== null) lane.probeMs = 0
+    }
+    statements.fetch = (requests) => {
+      atOnce()
+      return fetch(requests)
+    }
+    statements.begin = (attempts) => {
+      atOnce()
+      return begin(attempts)
+    }
+  },
+
+  // Reading goes on behind a first attempt that did not begin, which is then left out.
+  'a first attempt of a suspended lane is passed over'({ statements, lanes }) {
+    const { begin } = statements
+    statements.begin = (attempts) => {
+      const answer = begin(attempts)
+      for (const one of attempts) {
+        const lane = lanes.get(one.laneId)!
+        if (one.suspended && !answer.begun.has(one.attemptId)) lane.cursorSeq = Math.max(lane.cursorSeq, one.eventSeq)
+      }
+      return answer
     }
   },
 

@@ -101,6 +101,11 @@ const shown = new Set([
     'cursorSeq',
     'version',
     'paused',
+    'suspended',
+    'requested',
+    'early',
+    'postponed',
+    'recorded',
   ],
 ])
 const brief = (value: unknown): string =>

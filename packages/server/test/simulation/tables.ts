@@ -14,8 +14,20 @@ export type LaneRow = {
   version: number
   pausedMs: number | null
   rateLimit: number | null
+  failures: number
+  isFailing: boolean
+  suspendedMs: number | null
+  probeMs: number | null
 }
-export type RetryRow = { laneId: number; eventSeq: number; dueMs: number; attempt: number; tries: number }
+/** `attempt`: -1 for a test event that does not wait for its turn. */
+export type RetryRow = {
+  laneId: number
+  eventSeq: number
+  dueMs: number
+  attempt: number
+  tries: number
+  redelivered: boolean
+}
 export type InFlightRow = {
   laneId: number
   eventSeq: number
@@ -24,6 +36,7 @@ export type InFlightRow = {
   attempt: number
   tries: number
   startedAtMs: number
+  requested: boolean
 }
 export type AttemptRow = { laneId: number; eventSeq: number; attempt: number; attemptId: string; status: string }
 type WakeRow = { orgId: OrgId; firstSeq: number; lastSeq: number }
@@ -81,6 +94,15 @@ export function createTables(now: () => number) {
   const retriesOf = (laneId: number) => [...retries.values()].filter((row) => row.laneId === laneId)
   const inFlightOf = (laneId: number) => [...inFlight.values()].filter((row) => row.laneId === laneId)
 
+  const isSuspended = ({ suspendedMs }: LaneRow) => suspendedMs !== null && suspendedMs > now()
+
+  /** The holder of the lane, or the next one, looks for what is due. */
+  function request(lane: LaneRow): void {
+    lane.redeliveryRequests += 1
+    if (lane.owner !== null) return
+    lane.dueMs = Math.min(lane.dueMs ?? Number.POSITIVE_INFINITY, Math.max(now(), lane.pausedMs ?? 0))
+  }
+
   const eventOf = (laneId: number, eventSeq: number) => events.get(`${lanes.get(laneId)!.orgId} ${eventSeq}`)
 
   return {
@@ -105,8 +127,9 @@ export function createTables(now: () => number) {
     eventOf,
     /** The public number of the event that the lane got before this one. */
     previousSequence(laneId: number, eventSeq: number): number | null {
-      const earlier = deliveries.get(laneId)!.filter((seq) => seq < eventSeq)
-      return Math.max(0, ...earlier.map((seq) => eventOf(laneId, seq)!.sequence ?? 0)) || null
+      const isEarlier = (seq: number) => seq < eventSeq && eventOf(laneId, seq)!.sequence !== null
+      const earlier = deliveries.get(laneId)!.findLast(isEarlier)
+      return earlier === undefined ? null : eventOf(laneId, earlier)!.sequence
     },
     addLane(orgId: OrgId): number {
       const id = lanes.size + 1
@@ -124,6 +147,10 @@ export function createTables(now: () => number) {
         version: 0,
         pausedMs: null,
         rateLimit: null,
+        failures: 0,
+        isFailing: false,
+        suspendedMs: null,
+        probeMs: null,
       })
       deliveries.set(id, [])
       return id
@@ -138,6 +165,16 @@ export function createTables(now: () => number) {
         const sequence = only === undefined ? (lastSequence.get(orgId) ?? 0) + 1 : null
         if (sequence !== null) lastSequence.set(orgId, sequence)
         events.set(`${orgId} ${seq}`, { eventId: `${seq}.${server}`, publishedMs: now(), sequence })
+      }
+      const suspended = only !== undefined && isSuspended(lanes.get(only)!) ? lanes.get(only)! : null
+      if (suspended !== null && !suspended.ended) {
+        for (const eventSeq of seqs) {
+          const row = { laneId: suspended.id, eventSeq, dueMs: now(), attempt: -1, tries: 0, redelivered: false }
+          retries.set(keyOf(suspended.id, eventSeq), row)
+          request(suspended)
+        }
+        flush()
+        return seqs
       }
       for (const lane of lanes.values()) {
         if (lane.orgId === orgId && !lane.ended && (only ?? lane.id) === lane.id) deliveries.get(lane.id)!.push(...seqs)
@@ -168,6 +205,21 @@ export function createTables(now: () => number) {
       if (lane.owner === null) lane.dueMs = now()
       flush()
     },
+    /** Suspends every webhook that fails and was not suspended since its last success. Returns how many. */
+    suspendFailing(times: { probeMs: number; suspensionMs: number }): number {
+      const isPaused = ({ pausedMs }: LaneRow) => pausedMs !== null && pausedMs > now()
+      const failing = [...lanes.values()].filter(
+        (lane) => lane.isFailing && lane.suspendedMs === null && !lane.ended && !isPaused(lane) && !locked.has(lane.id),
+      )
+      for (const lane of failing) {
+        lane.suspendedMs = now() + times.suspensionMs
+        lane.probeMs = now() + times.probeMs
+        if (lane.owner === null) lane.dueMs = Math.min(lane.dueMs ?? Number.POSITIVE_INFINITY, lane.probeMs)
+      }
+      flush()
+      return failing.length
+    },
+    isSuspended,
     /** Changes what is sent and how. */
     change(laneId: number, rateLimit: number | null): void {
       const lane = lanes.get(laneId)!
@@ -183,10 +235,8 @@ export function createTables(now: () => number) {
       const made = [...attempts.values()].filter((one) => one.laneId === laneId && one.eventSeq === eventSeq)
       if (lane.ended || made.length === 0 || inFlight.has(key)) return false
       const attempt = Math.max(...made.map((one) => one.attempt))
-      retries.set(key, { laneId, eventSeq, attempt, ...retries.get(key), dueMs: now(), tries: 0 })
-      lane.redeliveryRequests += 1
-      const dueMs = Math.max(now(), lane.pausedMs ?? 0)
-      if (lane.owner === null) lane.dueMs = Math.min(lane.dueMs ?? dueMs, dueMs)
+      retries.set(key, { laneId, eventSeq, attempt, ...retries.get(key), dueMs: now(), tries: 0, redelivered: true })
+      request(lane)
       flush()
       return true
     },

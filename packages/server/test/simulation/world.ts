@@ -40,13 +40,26 @@ export type World = {
 export function createWorld(seed: number, { schedule = [0] as RetrySchedule, laneConcurrencyMax = 8 } = {}): World {
   const random = seededRandom(seed)
   const timeline = createTimeline(1_700_000_000_000)
-  const limits = { inFlightMax: 10, lanesMax: 100, laneConcurrencyMax, leaseMs: 3_000, pollMs: 100, drainMsMax: 1_000 }
-  const model = createModel({ now: timeline.now, leaseMs: () => world.limits.leaseMs, wakesMax: 3 })
+  const limits = {
+    inFlightMax: 10,
+    lanesMax: 100,
+    laneConcurrencyMax,
+    leaseMs: 3_000,
+    probeMs: 2_000,
+    pollMs: 100,
+    drainMsMax: 1_000,
+  }
+  const model = createModel({
+    now: timeline.now,
+    leaseMs: () => world.limits.leaseMs,
+    probeMs: () => world.limits.probeMs,
+    wakesMax: 3,
+  })
   const world: World = {
     timeline,
     random,
     model,
-    checks: createChecks(model, { laneConcurrencyMax, tries: schedule.length }),
+    checks: createChecks(model, { laneConcurrencyMax, tries: schedule.length, probeMs: () => world.limits.probeMs }),
     limits,
     schedule,
     attemptMsMax: 1_000,

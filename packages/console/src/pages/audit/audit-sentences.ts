@@ -14,6 +14,7 @@ export const sentences: Record<AuditAction, string | ((details: Details) => stri
   'organization.key_lifetime_set': ({ to }) =>
     to === null ? 'removed the limit for new API keys' : `limited new API keys to ${text(to)} days`,
   'organization.quotas_set': 'changed the quotas of the organization',
+  'organization.webhook_suspension_set': 'changed when webhooks that fail are suspended',
   'member.invited': ({ role }) => `invited {target} as ${text(role)}`,
   'invitation.withdrawn': 'withdrew the invitation of {target}',
   'member.added': ({ to, invitation }) =>

@@ -7,6 +7,7 @@ export const actionTexts: Record<AuditAction, string> = {
   'organization.renamed': 'Organization renamed',
   'organization.key_lifetime_set': 'Limit for API keys changed',
   'organization.quotas_set': 'Quotas changed',
+  'organization.webhook_suspension_set': 'Suspension of webhooks changed',
   'member.invited': 'Member invited',
   'invitation.withdrawn': 'Invitation withdrawn',
   'member.added': 'Member added',

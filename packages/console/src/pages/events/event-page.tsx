@@ -142,6 +142,7 @@ function Lane({ orgId, lane, webhooks }: LaneProps) {
         attempts={lane.attempts}
         status={lane.status}
         pausedUntil={webhook?.paused_until ?? null}
+        isSuspended={webhook?.status === 'suspended'}
         isDeleted={isDeleted}
         onOpen={open}
       />

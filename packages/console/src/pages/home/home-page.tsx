@@ -11,6 +11,7 @@ import { PageHeader } from '../../components/page.tsx'
 import { LoadingChart } from '../../components/states.tsx'
 import { PageLoading } from '../../layout/fallbacks.tsx'
 import { DatabaseStatus } from '../databases/database-status.tsx'
+import { urgencyOf as urgencyOfWebhook } from '../webhooks/failing.tsx'
 import { LastFailure, SuccessShare, WebhookStatus } from '../webhooks/health.tsx'
 import { HomeList } from './home-list.tsx'
 import { NextSteps, useNextSteps } from './next-steps.tsx'
@@ -54,7 +55,7 @@ function Endpoints({ orgId }: { orgId: string }) {
     <HomeList
       title="Endpoints"
       query={useQuery(webhooksQuery(orgId))}
-      urgency={(webhook) => webhook.health.success_share ?? 2}
+      urgency={urgencyOfWebhook}
       empty="There is no webhook yet."
       all={
         <Link to="/$orgId/webhooks" params={{ orgId }} className="button button-small">

@@ -6,6 +6,7 @@ import { IdChip } from '../../components/copy.tsx'
 import { roleNames } from '../members/roles.ts'
 import { KeyLifetime } from './key-lifetime.tsx'
 import { RenameOrganization } from './rename.tsx'
+import { WebhookSuspension } from './webhook-suspension.tsx'
 
 export function OrganizationSettings({ organization }: { organization: CurrentOrganization }) {
   const [isRenaming, setRenaming] = useState(false)
@@ -33,6 +34,10 @@ export function OrganizationSettings({ organization }: { organization: CurrentOr
         <dt>New API keys</dt>
         <dd>
           <KeyLifetime organization={organization} />
+        </dd>
+        <dt>Failing webhooks</dt>
+        <dd>
+          <WebhookSuspension organization={organization} />
         </dd>
         <dt>Address of the API</dt>
         <dd>

@@ -2,6 +2,7 @@ import type { Webhook, WebhookHealth } from '@keyhook/client'
 import { Badge } from '../../components/badge.tsx'
 import { Countdown, RelativeTime } from '../../components/time.tsx'
 import { failureText } from '../../words/send-errors.ts'
+import { FailingBadge } from './failing.tsx'
 
 const percent = new Intl.NumberFormat('en', { style: 'percent', maximumFractionDigits: 1 })
 const count = new Intl.NumberFormat('en')
@@ -11,9 +12,10 @@ const shareText = (share: number): string => percent.format(Math.floor(share * 1
 
 export function WebhookStatus({ webhook }: { webhook: Webhook }) {
   if (webhook.status === 'paused') return <Badge tone="warning">Paused</Badge>
+  if (webhook.status !== 'active') return <FailingBadge status={webhook.status} />
   const { success_share: share } = webhook.health
   if (share === null) return <Badge>No deliveries yet</Badge>
-  if (share < 0.5) return <Badge tone="danger">Failing</Badge>
+  if (share < 0.5) return <Badge tone="danger">Mostly failures</Badge>
   return share < 0.99 ? <Badge tone="warning">Some failures</Badge> : <Badge tone="success">Healthy</Badge>
 }
 

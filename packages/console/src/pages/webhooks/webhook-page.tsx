@@ -16,6 +16,7 @@ import { RelativeTime } from '../../components/time.tsx'
 import { showToast, toastError } from '../../components/toasts.tsx'
 import { PageFailure, PageLoading } from '../../layout/fallbacks.tsx'
 import { EndpointCharts } from './endpoint-charts.tsx'
+import { FailingNotice } from './failing.tsx'
 import { LastFailure, NextAttempt, SuccessShare, Waiting, WebhookStatus } from './health.tsx'
 import { LatestAttempts } from './latest-attempts.tsx'
 import { RotationNotice } from './rotate-secret.tsx'
@@ -55,6 +56,7 @@ function LoadedWebhook({ webhook }: { webhook: Webhook }) {
       />
       <div className="stack">
         {webhook.status === 'paused' && <PausedNotice webhook={webhook} resume={mayUpdate ? resume : null} />}
+        <FailingNotice webhook={webhook} />
         <RotationNotice webhook={webhook} proceed={mayUpdate ? () => setOpen('rotate') : null} />
         <section className="card" aria-label="Health">
           <dl className="stat-grid">

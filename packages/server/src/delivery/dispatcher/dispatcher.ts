@@ -174,12 +174,16 @@ export function createDispatcher(deps: {
     work.ended(lane, exchange)
     const delayMs = delayAfter(exchange, deps.random())
     if (delayMs > 0) work.delayLane(lane, delayMs)
-    const { tries, retryMs } = afterAttempt(exchange, attempt.tries, { schedule: deps.schedule, random: deps.random() })
+    const isProbe = attempt.suspended && !delivery.requested
+    const rules = { schedule: deps.schedule, random: deps.random(), probeMs: isProbe ? limits.probeMs : null }
+    const { tries, retryMs } = afterAttempt(exchange, attempt.tries, rules)
     observe.attempted({ lane, delivery, attempt, exchange, retryMs })
     work.consider(lane)
     await settler.settle({ attempt, outcome: exchange, tries, retryMs })
     settled(lane)
     if (lane.state === 'lost') return giveBackLost(lane)
+    // That has ended the suspension.
+    if (lane.isSuspended && exchange.status === 'succeeded') await renewThese([lane])
     if (retryMs !== null && retryMs < soonMs) clock.after(retryMs, () => work.readAgain(lane))
     work.consider(lane)
   }

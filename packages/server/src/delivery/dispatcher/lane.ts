@@ -57,6 +57,10 @@ export function openLane(
     version: lease.version,
     /** The webhook is paused: nothing begins, and the lane is given back once what was in flight is recorded. */
     isPaused: lease.paused,
+    /** The webhook is suspended: only what was requested begins, and now and then a probe. */
+    isSuspended: lease.suspended,
+    /** What was read is not what may begin now: the lane is given back, and read from its start by the next holder. */
+    isOutdated: false,
     /** Deliveries per second, and how many could begin at `filledAtMs`; null: no limit. */
     rateLimit: null as number | null,
     tokens: 0,
@@ -115,11 +119,15 @@ export function extend(lane: LaneRecord, nowMs: number): void {
 export function learn(
   lane: LaneRecord,
   sender: Sender | null,
-  { redeliveryRequests, paused, changed }: RenewedLane,
+  { redeliveryRequests, paused, suspended, changed }: RenewedLane,
   nowMs: number,
 ): void {
   extend(lane, nowMs)
   lane.isPaused = paused
+  if (suspended && !lane.isSuspended) lane.isOutdated = true
+  // Nothing was read but what could begin, so that reading goes on from there.
+  if (!suspended && lane.isSuspended) changeReading(lane, 'hint')
+  lane.isSuspended = suspended
   if (changed !== null) {
     lane.sender = sender
     lane.version = changed.version
@@ -160,9 +168,12 @@ export const hasWork = (lane: Lane): boolean => lane.retries.length + lane.first
 const hasRoom = (lane: Lane): boolean =>
   lane.inFlight < Math.floor(lane.concurrency) && lane.unsettled < unsettledPerRequest * Math.max(8, lane.concurrency)
 
+/** Nothing begins, and the lane is given back once what was in flight is recorded. */
+export const isClosed = (lane: Lane): boolean => lane.isPaused || lane.isOutdated
+
 /** But for the limit of its webhook, something could begin. */
 export const wantsToken = (lane: Lane, nowMs: number): boolean =>
-  lane.state === 'ready' && !lane.isPaused && lane.delayedUntilMs <= nowMs && hasWork(lane) && hasRoom(lane)
+  lane.state === 'ready' && !isClosed(lane) && lane.delayedUntilMs <= nowMs && hasWork(lane) && hasRoom(lane)
 
 export const canBegin = (lane: Lane, nowMs: number): boolean =>
   wantsToken(lane, nowMs) && limitWaitMs(lane, nowMs) === 0
@@ -177,7 +188,7 @@ export const wantsFetch = (lane: Lane): boolean =>
   (lane.state === 'ready' || lane.state === 'beginning') &&
   lane.reading === 'behind' &&
   lane.sender !== null &&
-  !lane.isPaused &&
+  !isClosed(lane) &&
   lane.retries.length + lane.firsts.length <= readAhead(lane) / 2
 
 /** A lane that waits for its receiver learns of nothing new by polling; when its attempts end it reads again. */
@@ -202,7 +213,7 @@ export const hasLingered = (lane: Lane, nowMs: number): boolean =>
 
 export function canRelease(lane: Lane, nowMs: number): boolean {
   if (lane.state !== 'ready') return false
-  if (lane.isPaused) return lane.unsettled === 0
+  if (isClosed(lane)) return lane.unsettled === 0
   return hasNothing(lane) && hasLingered(lane, nowMs) && (lane.reading === 'caught_up' || lane.sender === null)
 }
 
@@ -212,19 +223,26 @@ export const fetchRequest = (lane: Lane): FetchRequest => ({
   afterSeq: lane.readSeq,
   firstsMax: readAhead(lane),
   retriesMax: readAhead(lane),
+  suspended: lane.isSuspended,
 })
 
+/** A retry, or a test event that does not wait for its turn. */
+const isInLine = ({ attempts, early }: DueDelivery): boolean => attempts > 0 || early
+
 export function takeFetched(lane: LaneRecord, request: FetchRequest, found: readonly DueDelivery[]): void {
-  const retries = found.filter((one) => one.attempts > 0)
-  const firsts = found.filter((one) => one.attempts === 0)
+  const retries = found.filter(isInLine)
+  const firsts = found.filter((one) => !isInLine(one))
   // The largest of before counts for half: bodies may have become small again.
   lane.bodyBytes = found.reduce((largest, { body }) => Math.max(largest, body.length), lane.bodyBytes / 2)
   // A retry that is waiting here, or is being begun, is still in line in the database. Of the latter nothing begins twice.
   const known = new Set(lane.retries.map((one) => one.eventSeq))
-  lane.retries.push(...retries.filter((one) => !known.has(one.eventSeq)))
+  // A probe that was read before and has not begun: one is enough.
+  const hasProbe = request.suspended && [...lane.retries, ...lane.firsts].some((one) => !one.requested)
+  lane.retries.push(...retries.filter((one) => !known.has(one.eventSeq) && (one.requested || !hasProbe)))
+  if (hasProbe) firsts.length = 0
   lane.firsts.push(...firsts)
   lane.readSeq = firsts.at(-1)?.eventSeq ?? lane.readSeq
-  const isAll = firsts.length < request.firstsMax && retries.length < request.retriesMax
+  const isAll = (request.suspended || firsts.length < request.firstsMax) && retries.length < request.retriesMax
   changeReading(lane, isAll ? 'fetched_all' : 'fetched_page')
 }
 
@@ -239,8 +257,10 @@ export function takeNext(lane: LaneRecord, nowMs: number): ReadDelivery {
   return (lane.retries.shift() ?? lane.firsts.shift())!
 }
 
-/** It did not begin: its lane's row is locked, or it had begun before. */
+/** It did not begin: its lane's row is locked, or it had begun before, or a suspended lane may not be tried yet. */
 export function notBegun(lane: LaneRecord): void {
+  // What was read of it would be left out otherwise.
+  if (lane.isSuspended) lane.isOutdated = true
   if (lane.rateLimit !== null) lane.tokens += 1
   lane.inFlight -= 1
   lane.unsettled -= 1
@@ -259,8 +279,8 @@ export function settled(lane: LaneRecord): void {
 
 /** What could not begin goes back to where it was, in order. */
 export function putBack(lane: LaneRecord, deliveries: readonly ReadDelivery[]): void {
-  lane.retries.unshift(...deliveries.filter((one) => one.attempts > 0))
-  lane.firsts.unshift(...deliveries.filter((one) => one.attempts === 0))
+  lane.retries.unshift(...deliveries.filter(isInLine))
+  lane.firsts.unshift(...deliveries.filter((one) => !isInLine(one)))
 }
 
 /*

@@ -4,7 +4,7 @@ import type { OpenSender } from '../sender/port.ts'
 import type { ReleasedLane, RenewedLane } from '../statements/held-lanes.ts'
 import type { LeasedLane, UsedLane } from '../statements/lease.ts'
 import { firstWake } from '../statements/wake.ts'
-import { change, changeReading, type Lane, learn, openLane } from './lane.ts'
+import { change, changeReading, isClosed, type Lane, learn, openLane } from './lane.ts'
 import type { DispatchStore, Retry } from './ports.ts'
 
 const lanesPerLease = 500
@@ -149,7 +149,7 @@ export function createLeases(deps: {
   async function release(lanes: readonly Lane[]): Promise<{ gone: Lane[]; kept: Lane[]; lost: Lane[] }> {
     const given = new Set(
       await retry('release', () =>
-        store.release(lanes.map((lane) => released(lane, lane.state === 'lost' || lane.isPaused))),
+        store.release(lanes.map((lane) => released(lane, lane.state === 'lost' || isClosed(lane)))),
       ),
     )
     const isGone = (lane: Lane) => lane.state === 'lost' || given.has(lane.lease.laneId)

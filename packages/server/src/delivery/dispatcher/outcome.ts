@@ -1,5 +1,5 @@
 import { createBatcher, writeOrHalve } from '../../lib/batcher.ts'
-import type { Clock } from '../../lib/clock.ts'
+import { type Clock, pause } from '../../lib/clock.ts'
 import { type RetrySchedule, retryDelayMs } from '../retry-schedule.ts'
 import type { Exchange } from '../sender/port.ts'
 import type { SettledAttempt } from '../statements/settle.ts'
@@ -16,16 +16,20 @@ const delayMsMin = 100
 const isOurFault = ({ status, error }: Exchange): boolean =>
   status === 'interrupted' || error?.code === 'sender_exhausted'
 
-/** How many tries of the schedule are spent, and when the next one is due; null when the delivery is finished. */
+/**
+ * How many tries of the schedule are spent, and when the next one is due; null when the delivery is finished. `probeMs`: the webhook is
+ * suspended and this was a probe, which spends none.
+ */
 export function afterAttempt(
   exchange: Exchange,
   triesBefore: number,
-  { schedule, random }: { schedule: RetrySchedule; random: number },
+  { schedule, random, probeMs }: { schedule: RetrySchedule; random: number; probeMs: number | null },
 ): { tries: number; retryMs: number | null } {
   const tries = triesBefore + (isOurFault(exchange) ? 0 : 1)
   if (exchange.status === 'interrupted') return { tries, retryMs: 0 }
   if (isOurFault(exchange)) return { tries, retryMs: Math.round(exhaustedMs * (1 + random)) }
   if (exchange.status === 'succeeded' || exchange.gone) return { tries, retryMs: null }
+  if (probeMs !== null) return { tries: triesBefore, retryMs: probeMs }
   return { tries, retryMs: retryDelayMs(schedule, tries, { retryAfterMs: exchange.retryAfterMs, random }) }
 }
 
@@ -56,6 +60,8 @@ export const interrupted: Exchange = {
 /** Nothing waits for a settlement, and a statement costs as much as many rows: 25 ms make few statements. */
 const gatherMs = 25
 const batchMax = 256
+/** How long attempts wait whose lane is locked. */
+const postponedMs = 25
 
 type Waiting = { attempt: SettledAttempt; done(): void }
 
@@ -70,6 +76,7 @@ export function createSettler(deps: {
 }) {
   /** Attempts that could not be stored even alone; retried beside the others, so that they block no other. */
   const setAside = new Set<Promise<void>>()
+  let postponed = 0
   const batches = createBatcher<Waiting>({
     clock: deps.clock,
     sizeMax: batchMax,
@@ -82,7 +89,7 @@ export function createSettler(deps: {
   async function write(batch: readonly Waiting[]): Promise<void> {
     const attempts = batch.map(({ attempt }) => attempt)
     let dataErrors = 0
-    const recorded = await deps.retry(
+    const settled = await deps.retry(
       'settle',
       () => deps.store.settle(attempts),
       async (error) => {
@@ -92,8 +99,19 @@ export function createSettler(deps: {
         if (dataErrors > 1) throw error
       },
     )
-    deps.observe(batch.length, recorded)
-    for (const { done } of batch) done()
+    deps.observe(batch.length - settled.postponed.size, settled.recorded)
+    for (const one of batch) {
+      if (settled.postponed.has(one.attempt.attempt.attemptId)) postpone(one)
+      else one.done()
+    }
+  }
+
+  function postpone(one: Waiting): void {
+    postponed += 1
+    deps.clock.after(postponedMs, () => {
+      postponed -= 1
+      batches.add(one)
+    })
   }
 
   /** Without what the receiver sent, which may be what cannot be stored. */
@@ -101,7 +119,10 @@ export function createSettler(deps: {
     const plain = withoutResponse(attempt)
     const written = deps
       .retry('settle', () => deps.store.settle([plain]), deps.ensurePartitions)
-      .then(done, () => {})
+      .then(
+        (settled) => (settled.postponed.size > 0 ? postpone({ attempt: plain, done }) : done()),
+        () => {},
+      )
       .finally(() => setAside.delete(written))
     setAside.add(written)
   }
@@ -110,8 +131,12 @@ export function createSettler(deps: {
     /** Resolves when the outcome is on disk, or belongs to the lane's next holder. */
     settle: (attempt: SettledAttempt) => new Promise<void>((done) => batches.add({ attempt, done })),
     async idle(): Promise<void> {
-      await batches.idle()
-      await Promise.all(setAside)
+      for (;;) {
+        await batches.idle()
+        await Promise.all(setAside)
+        if (postponed === 0) return
+        await pause(deps.clock, postponedMs)
+      }
     },
   }
 }

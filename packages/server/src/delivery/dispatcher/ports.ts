@@ -2,7 +2,7 @@ import type { Begun, NewAttempt } from '../statements/begin.ts'
 import type { DueDelivery, FetchRequest } from '../statements/fetch.ts'
 import type { ReleasedLane, RenewedLane } from '../statements/held-lanes.ts'
 import type { HeldLane, LeasedLane, LeaseRequest, UsedLane } from '../statements/lease.ts'
-import type { SettledAttempt } from '../statements/settle.ts'
+import type { Settled, SettledAttempt } from '../statements/settle.ts'
 import type { WakeCursor, Woken } from '../statements/wake.ts'
 
 export type DispatcherLimits = {
@@ -10,6 +10,8 @@ export type DispatcherLimits = {
   lanesMax: number
   laneConcurrencyMax: number
   leaseMs: number
+  /** How often a suspended webhook is tried. */
+  probeMs: number
   pollMs: number
   drainMsMax: number
 }
@@ -24,7 +26,7 @@ export type DispatchStore = {
   isHeld(held: UsedLane): Promise<boolean>
   fetch(requests: readonly FetchRequest[]): Promise<DueDelivery[]>
   begin(attempts: readonly NewAttempt[]): Promise<Begun>
-  settle(attempts: readonly SettledAttempt[]): Promise<number>
+  settle(attempts: readonly SettledAttempt[]): Promise<Settled>
 }
 
 /** Sends a statement until PostgreSQL accepts it. `onError` may repair the cause, or throw to give up. */

@@ -132,7 +132,7 @@ export function createWork(deps: {
   function prepare(lane: Lane, nowMs: number): Starting {
     const delivery = takeNext(lane, nowMs)
     const { laneId, token } = lane.lease
-    const { eventSeq, attempts, tries } = delivery
+    const { eventSeq, attempts, tries, early } = delivery
     const attempt = {
       laneId,
       token,
@@ -142,6 +142,8 @@ export function createWork(deps: {
       attemptId: delivery.attemptId ?? deps.newAttemptId(nowMs),
       startedAtMs: nowMs,
       version: lane.version,
+      early,
+      suspended: lane.isSuspended,
     }
     inFlight += 1
     return { lane, delivery, attempt }

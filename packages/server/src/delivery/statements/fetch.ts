@@ -3,7 +3,15 @@ import { plainArray } from '../../db/statement.ts'
 import type { OrgId } from '../../lib/ids.ts'
 
 /** What a held lane wants: first attempts after the newest it has, and retries that are due. */
-export type FetchRequest = { laneId: number; orgId: OrgId; afterSeq: number; firstsMax: number; retriesMax: number }
+export type FetchRequest = {
+  laneId: number
+  orgId: OrgId
+  afterSeq: number
+  firstsMax: number
+  retriesMax: number
+  /** Then only what was requested, and one delivery if a probe is due. */
+  suspended: boolean
+}
 
 export type DueDelivery = {
   laneId: number
@@ -20,12 +28,15 @@ export type DueDelivery = {
   /** Attempts so far, and those since the schedule started. Zero and zero: never tried. */
   attempts: number
   tries: number
+  /** A redelivery, or a test event that does not wait for its turn: tried at once, also while the webhook is suspended. */
+  requested: boolean
+  early: boolean
 }
 
 type Event = Pick<DueDelivery, 'eventId' | 'eventType' | 'publishedAtMs' | 'body' | 'sequence' | 'traceparent'>
 
 type FetchedRow = { org_id: OrgId; seq: string } & (
-  | { lane_id: string; attempt: number; try: number; previous_sequence: string | null }
+  | { lane_id: string; attempt: number; try: number; requested: boolean; previous_sequence: string | null }
   | {
       lane_id: null
       id: string
@@ -47,13 +58,14 @@ export const fetchDue = async (db: Database, requests: readonly FetchRequest[]):
       select * from unnest(
         ${plainArray(requests.map((one) => one.laneId))}::bigint[], ${plainArray(requests.map((one) => one.orgId))}::text[],
         ${plainArray(requests.map((one) => one.afterSeq))}::bigint[], ${plainArray(requests.map((one) => one.firstsMax))}::int[],
-        ${plainArray(requests.map((one) => one.retriesMax))}::int[]
-      ) as w (lane_id, org_id, after_seq, firsts_max, retries_max)
+        ${plainArray(requests.map((one) => one.retriesMax))}::int[],
+        ${plainArray(requests.map((one) => one.suspended))}::boolean[]
+      ) as w (lane_id, org_id, after_seq, firsts_max, retries_max, suspended)
     ), due as materialized (
-      select w.lane_id, w.org_id, r.event_seq, r.attempt, r.try, d.previous_sequence
+      select w.lane_id, w.org_id, r.event_seq, r.attempt, r.try, r.requested, d.previous_sequence
       from wanted w cross join lateral (
-        select r.event_seq, r.attempt, r.try from keyhook.retries r
-        where r.lane_id = w.lane_id and r.due_at <= now()
+        select r.event_seq, r.attempt, r.try, r.redelivered or r.attempt < 0 as requested from keyhook.retries r
+        where r.lane_id = w.lane_id and r.due_at <= now() and (r.redelivered or r.attempt < 0 or not w.suspended)
         order by r.due_at limit w.retries_max
       ) r
       left join lateral (
@@ -61,22 +73,46 @@ export const fetchDue = async (db: Database, requests: readonly FetchRequest[]):
         where d.lane_id = w.lane_id and d.event_seq = r.event_seq offset 0
       ) d on true
       union all
-      select w.lane_id, w.org_id, d.event_seq, 0, 0, d.previous_sequence
+      select w.lane_id, w.org_id, d.event_seq, 0, 0, false, d.previous_sequence
       from wanted w cross join lateral (
         select d.event_seq, d.previous_sequence from keyhook.deliveries d
-        where d.lane_id = w.lane_id and d.event_seq > w.after_seq
+        where d.lane_id = w.lane_id and d.event_seq > w.after_seq and not w.suspended
         order by d.event_seq limit w.firsts_max
       ) d
+      union all
+      select w.lane_id, w.org_id, p.event_seq, p.attempt, p.try, false, p.previous_sequence
+      from wanted w cross join lateral (${probe(db)}) p
+      where w.suspended
     )
-    select e.org_id, e.seq, null::bigint as lane_id, null::int as attempt, null::int as try, e.id, e.type,
+    select e.org_id, e.seq, null::bigint as lane_id, null::int as attempt, null::int as try, null::boolean as requested, e.id, e.type,
       (extract(epoch from e.created_at) * 1000)::bigint as published_ms, e.body, e.sequence, null::bigint as previous_sequence, e.traceparent
     from (select distinct org_id, event_seq from due) d
     -- "offset 0": an index look-up for each, never a scan of all events.
     cross join lateral (select * from keyhook.events e where e.org_id = d.org_id and e.seq = d.event_seq offset 0) e
     union all
-    select org_id, event_seq, lane_id, attempt, try, null, null, null, null, null, previous_sequence, null from due`
+    select org_id, event_seq, lane_id, attempt, try, requested, null, null, null, null, null, previous_sequence, null from due`
   return deliveriesOf(rows)
 }
+
+/** What a suspended lane `w` is tried with: the delivery that has waited longest for its retry, or else the next first attempt. */
+const probe = (db: Database) => db`
+  select x.* from keyhook.lanes l cross join lateral (
+    (
+      select 0 as turn, r.event_seq, r.attempt, r.try, d.previous_sequence
+      from keyhook.retries r left join lateral (
+        select d.previous_sequence from keyhook.deliveries d
+        where d.lane_id = r.lane_id and d.event_seq = r.event_seq offset 0
+      ) d on true
+      where r.lane_id = w.lane_id and not r.redelivered and r.attempt >= 0
+      order by r.due_at limit 1
+    ) union all (
+      select 1, d.event_seq, 0, 0, d.previous_sequence from keyhook.deliveries d
+      where d.lane_id = w.lane_id and d.event_seq > w.after_seq
+      order by d.event_seq limit 1
+    )
+    order by turn limit 1
+  ) x
+  where l.id = w.lane_id and l.probe_at <= now()`
 
 const numberOf = (text: string | null): number | null => (text === null ? null : Number(text))
 
@@ -112,8 +148,10 @@ function deliveriesOf(rows: readonly FetchedRow[]): DueDelivery[] {
       traceparent: event.traceparent,
       sequence: event.sequence,
       previousSequence: event.sequence === null ? null : numberOf(row.previous_sequence),
-      attempts: row.attempt,
+      attempts: Math.max(0, row.attempt),
       tries: row.try,
+      requested: row.requested,
+      early: row.attempt < 0,
     })
   }
   return deliveries

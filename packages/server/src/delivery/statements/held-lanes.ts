@@ -8,6 +8,7 @@ export type RenewedLane = {
   redeliveryRequests: number
   ended: boolean
   paused: boolean
+  suspended: boolean
   changed: (WebhookSettings & { version: number }) | null
 }
 
@@ -19,7 +20,7 @@ export const renewLanes = async (db: Database, held: readonly UsedLane[], leaseM
   const rows = await db<RenewedRow[]>`
     with async as materialized (select set_config('synchronous_commit', 'off', true)), held as materialized (
       select l.id, h.token, l.redelivery_requests, l.ended_at is not null as ended, l.org_id, l.webhook_id,
-        coalesce(l.paused_until > now(), false) as paused, l.version <> h.version as changed
+        coalesce(l.paused_until > now(), false) as paused, coalesce(l.suspended_until > now(), false) as suspended, l.version <> h.version as changed
       from async cross join unnest(
         ${plainArray(held.map((lane) => lane.laneId))}::bigint[], ${plainArray(held.map((lane) => lane.token))}::bigint[],
         ${plainArray(held.map((lane) => lane.version))}::int[]
@@ -39,7 +40,7 @@ export const renewLanes = async (db: Database, held: readonly UsedLane[], leaseM
     ), renewed as (
       update keyhook.lanes l set due_at = now() + ${leaseMs} * interval '1 millisecond' from locked k where l.id = k.id
     )
-    select h.id, h.redelivery_requests, h.ended, h.paused, w.* from held h
+    select h.id, h.redelivery_requests, h.ended, h.paused, h.suspended, w.* from held h
     left join lateral (
       select w.version, w.url, w.secret_key_id, w.secret_box, w.rate_limit, w.old_key_id, w.old_box,
         (extract(epoch from w.overlap_until) * 1000)::float8 as overlap_until_ms, w.switched
@@ -52,11 +53,12 @@ export const renewLanes = async (db: Database, held: readonly UsedLane[], leaseM
     redeliveryRequests: row.redelivery_requests,
     ended: row.ended,
     paused: row.paused,
+    suspended: row.suspended,
     changed: row.version === null ? null : { version: row.version, ...settingsOf(row) },
   }))
 }
 
-type RenewedRow = { id: string; redelivery_requests: number; ended: boolean; paused: boolean } & (
+type RenewedRow = { id: string; redelivery_requests: number; ended: boolean; paused: boolean; suspended: boolean } & (
   | SettingsRow
   | { version: null }
 )
@@ -68,6 +70,8 @@ export type ReleasedLane = HeldLane & { redeliveryRequests: number; abandon: boo
  * Gives lanes back and says which. One that was woken or has a new redelivery request since is not given back: both are compared
  * in the locked row, so that nothing is missed between two reads. Nor is one with an attempt in flight: then this statement comes
  * late, from a connection that was given up, and the attempt would be in a lane that is never due.
+ *
+ * A suspended lane may have more to send: it is due when it is tried next, or for a redelivery.
  */
 export const releaseLanes = async (db: Database, held: readonly ReleasedLane[]): Promise<number[]> => {
   const rows = await db<{ id: string }[]>`
@@ -83,7 +87,9 @@ export const releaseLanes = async (db: Database, held: readonly ReleasedLane[]):
         where l.id = h.id and l.lease_token = h.token and (
           h.abandon or (
             l.lease_server = pg_postmaster_start_time()
-            and (l.ended_at is not null or (l.head_seq <= l.cursor_seq and l.redelivery_requests = h.redelivery_requests))
+            and (l.ended_at is not null or (
+              (l.head_seq <= l.cursor_seq or l.suspended_until > now()) and l.redelivery_requests = h.redelivery_requests
+            ))
             and not exists (select from keyhook.in_flight f where f.lane_id = h.id)
           )
         )
@@ -96,6 +102,13 @@ export const releaseLanes = async (db: Database, held: readonly ReleasedLane[]):
       when exists (select from keyhook.in_flight f where f.lane_id = l.id) then now()
       when l.ended_at is not null then null
       when g.abandon then greatest(now(), l.paused_until)
+      when l.suspended_until > now() then (
+        select greatest(min(w.due_at), l.paused_until) from (
+          select r.due_at from keyhook.retries r where r.lane_id = l.id and (r.redelivered or r.attempt < 0)
+          union all
+          select l.probe_at where l.head_seq > l.cursor_seq or exists (select from keyhook.retries r where r.lane_id = l.id)
+        ) w having count(*) > 0
+      )
       else (
         select greatest(r.due_at, l.paused_until) from keyhook.retries r where r.lane_id = l.id order by r.due_at limit 1
       )

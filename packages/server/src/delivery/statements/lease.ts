@@ -29,6 +29,7 @@ export type LeasedLane = UsedLane & {
   takenOver: boolean
   /** The webhook is paused: the lane is leased only to record what was left in flight. */
   paused: boolean
+  suspended: boolean
   /** Of this version: both are read from one row. Null once the webhook is deleted. */
   webhook: WebhookSettings | null
 }
@@ -76,7 +77,7 @@ export const leaseLanes = async (
         lease_server = pg_postmaster_start_time(), due_at = now() + ${leaseMs} * interval '1 millisecond'
       from locked, async where l.id = locked.id
       returning l.id, l.org_id, l.webhook_id, l.lease_token, l.cursor_seq, l.redelivery_requests,
-        coalesce(l.paused_until > now(), false) as paused
+        coalesce(l.paused_until > now(), false) as paused, coalesce(l.suspended_until > now(), false) as suspended
     )
     select l.*, f.attempts > 0 as taken_over, w.version, w.url, w.secret_key_id, w.secret_box, w.rate_limit,
       w.old_key_id, w.old_box, (extract(epoch from w.overlap_until) * 1000)::float8 as overlap_until_ms, w.switched
@@ -92,6 +93,7 @@ export const leaseLanes = async (
     redeliveryRequests: row.redelivery_requests,
     takenOver: row.taken_over,
     paused: row.paused,
+    suspended: row.suspended,
     version: row.version,
     webhook: row.secret_box === null ? null : settingsOf(row as SettingsRow),
   }))
@@ -129,6 +131,7 @@ type LeasedRow = Omit<SettingsRow, 'secret_key_id' | 'secret_box'> & {
   redelivery_requests: number
   taken_over: boolean
   paused: boolean
+  suspended: boolean
   secret_key_id: string | null
   secret_box: Buffer | null
 }

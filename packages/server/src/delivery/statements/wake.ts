@@ -15,7 +15,7 @@ const wideRange = 1_000
  * seen is committed, and so are its deliveries. Lanes that began everything already are left alone: with a busy holder that is all
  * of them, so this locks nothing that a begin waits for.
  *
- * A paused lane becomes due when its pause ends: `greatest` takes no notice of nulls.
+ * A paused lane becomes due when its pause ends, a suspended one when it is tried next: `greatest` takes no notice of nulls.
  *
  * Wakes of organizations with a locked lane stay for the next round. Each call continues behind the last one, so these do not keep
  * the others from being taken.
@@ -61,7 +61,9 @@ export const wakeLanes = async (db: Database, after: WakeCursor, wakesMax: numbe
     ), woken as (
       update keyhook.lanes l
       set head_seq = greatest(l.head_seq, k.head_seq), due_at = case
-        when l.ended_at is null and l.lease_owner is null and k.head_seq > l.cursor_seq then least(l.due_at, greatest(now(), l.paused_until))
+        when l.ended_at is null and l.lease_owner is null and k.head_seq > l.cursor_seq then least(
+          l.due_at, greatest(now(), l.paused_until, case when l.suspended_until > now() then l.probe_at end)
+        )
         else l.due_at
       end
       from locked k where l.id = k.id

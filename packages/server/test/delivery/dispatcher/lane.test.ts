@@ -32,6 +32,8 @@ const delivery = (eventSeq: number, attempts = 0, bytes = 2): DueDelivery => ({
   previousSequence: null,
   attempts,
   tries: attempts,
+  requested: false,
+  early: false,
 })
 
 function laneWith(...found: DueDelivery[]): Lane {

@@ -3,7 +3,6 @@ import { type Logger, pino } from 'pino'
 import { onTestFinished } from 'vitest'
 import { composeHints } from '../../../src/compose/dispatcher.ts'
 import { createTransact } from '../../../src/db/database.ts'
-import type { EventType } from '../../../src/delivery/events.ts'
 import type { HistoryRow } from '../../../src/delivery/history-sql.ts'
 import { publish } from '../../../src/delivery/publish.ts'
 import type { AttemptOutcome } from '../../../src/delivery/statements/settle.ts'
@@ -61,7 +60,7 @@ async function deliveryWorld(installation: Installation) {
 
   const addWebhook = async (
     url: string,
-    { types = ['database.created'] as EventType[], org = orgId, user = owner.userId as UserId } = {},
+    { types = ['database.created'] as readonly string[], org = orgId, user = owner.userId as UserId } = {},
   ) => {
     const id = newId('wh')
     const secret = `whsec_${randomBytes(32).toString('base64')}`

@@ -15,21 +15,23 @@ import { uuid7 } from '../../../src/lib/ids.ts'
 import { deliveryTest, failedOutcome } from './delivery-test.ts'
 
 export const leaseMs = 60_000
+export const probeMs = 3_600_000
 
 export const lease = (db: Database, request: Partial<LeaseRequest> = {}): Promise<LeasedLane[]> =>
   leaseLanes(db, { owner: 'a', lanesMax: 10, leaseMs, exceptOrgs: [], exceptLanes: [], ...request })
 
 export const wake = (db: Database) => wakeLanes(db, firstWake, 100)
 
-export const begin = (db: Database, ...attempts: NewAttempt[]) => beginAttempts(db, attempts, leaseMs)
+export const begin = (db: Database, ...attempts: NewAttempt[]) => beginAttempts(db, attempts, { leaseMs, probeMs })
 
 /** The attempt failed and is due again at once. */
-export const settleFailed = (db: Database, attempt: NewAttempt, retryMs: number | null = 0) =>
-  settleAttempts(db, [{ attempt, outcome: failedOutcome, tries: attempt.tries + 1, retryMs }])
+export const settleFailed = async (db: Database, attempt: NewAttempt, retryMs: number | null = 0) =>
+  (await settleAttempts(db, [{ attempt, outcome: failedOutcome, tries: attempt.tries + 1, retryMs }])).recorded
 
 export function firstAttempt({ laneId, token, version }: UsedLane, eventSeq = 1): NewAttempt {
   const now = Date.now()
-  return { laneId, token, version, eventSeq, attempt: 1, tries: 0, attemptId: uuid7(now), startedAtMs: now }
+  const what = { laneId, token, version, eventSeq, attempt: 1, tries: 0, early: false, suspended: false }
+  return { ...what, attemptId: uuid7(now), startedAtMs: now }
 }
 
 /** A lane with one delivery, leased by the test; no dispatcher runs. */
@@ -60,7 +62,7 @@ export async function deliverDue(db: Database, retryMs?: number | null): Promise
   await wake(db)
   for (const lane of await lease(db)) {
     const { laneId, orgId, cursorSeq: afterSeq } = lane
-    const due = await fetchDue(db, [{ laneId, orgId, afterSeq, firstsMax: 100, retriesMax: 100 }])
+    const due = await fetchDue(db, [{ laneId, orgId, afterSeq, firstsMax: 100, retriesMax: 100, suspended: false }])
     const attempts = due.map((one) => ({
       ...firstAttempt(lane, one.eventSeq),
       attempt: one.attempts + 1,

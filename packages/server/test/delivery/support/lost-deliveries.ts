@@ -4,7 +4,9 @@ import type { Database } from '../../../src/db/database.ts'
 export const findLostDeliveries = (db: Database) => db`
   select 'a retry in a lane that is not due' as why, r.lane_id, r.event_seq
   from keyhook.retries r join keyhook.lanes l on l.id = r.lane_id
-  where l.ended_at is null and (l.due_at is null or (l.lease_owner is null and l.due_at > greatest(r.due_at, now())))
+  where l.ended_at is null and (l.due_at is null or (
+    l.lease_owner is null and l.due_at > greatest(r.due_at, now(), case when l.suspended_until > now() then l.probe_at end)
+  ))
   union all
   select 'an attempt in flight in a lane that is not due', f.lane_id, f.event_seq
   from keyhook.in_flight f join keyhook.lanes l on l.id = f.lane_id

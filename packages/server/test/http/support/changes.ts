@@ -119,6 +119,13 @@ export function changesOf(api: OwnedApi, wire: Wire = {}): Record<string, Recipe
         return { target: id, details: { name: 'audited', key_prefix, acts_as: user_id } }
       }
     },
+    'PUT /platform/v1/organizations/:orgId/webhook-suspension': async (token) => {
+      await api.db`update keyhook.organizations set suspend_after_hours = 6 where id = ${api.orgId}`
+      return async () => {
+        await call(`${platform()}/webhook-suspension`, { token, method: 'PUT', body: { after_hours: null } })
+        return { target: api.orgId, details: { from: 6, to: null } }
+      }
+    },
     'PUT /platform/v1/organizations/:orgId/key-lifetime': async (token) => {
       await api.db`update keyhook.organizations set key_days_max = 30 where id = ${api.orgId}`
       return async () => {
