@@ -78,8 +78,16 @@ inBrowser('home', () => {
     expect(await region(page, 'Databases').getByRole('listitem').first().innerText()).toContain('Failed')
     const urls = await titles(page, 'Endpoints')
     expect(urls.map((url) => url.replace(/^.*\//, ''))).toEqual(['bad', 'good', ''])
-    await region(page, 'Endpoints').getByRole('listitem').first().getByText('Failing').waitFor()
+    await region(page, 'Endpoints').getByRole('listitem').first().getByText('Mostly failures').waitFor()
+    await api.db`
+      update keyhook.lanes l set failures = 3, failing_since = now() - interval '30 hours',
+        suspended_until = now() + interval '29 days', probe_at = now() + interval '40 minutes'
+      from keyhook.webhooks w where w.lane_id = l.id and w.url like '%/good'`
+    await page.reload()
+    await region(page, 'Endpoints').getByRole('listitem').first().getByText('Suspended').waitFor()
+    expect((await titles(page, 'Endpoints')).map((url) => url.replace(/^.*\//, ''))).toEqual(['good', 'bad', ''])
     await region(page, 'Endpoints').getByRole('listitem').first().getByRole('link').click()
+    await page.getByRole('alert').getByText('Suspended: every attempt has failed since').waitFor()
     await page.getByRole('heading', { name: 'Latest attempts' }).waitFor()
   })
 

@@ -183,6 +183,7 @@ export const webhookRecord = Type.Object(
     failing_since: mark(
       failingBasis,
       nullable(timestamp('When the third attempt in a row failed; null after a success.')),
+      choice(180, 'Owners and other webhooks are told once of each change.'),
     ),
     suspended_until: mark(
       failingBasis,
