@@ -28,9 +28,10 @@ async function actions(): Promise<Action[]> {
     { path: '/deliveries', name: 'Redeliver failed', needs: 'deliveries:send' },
     { path: `/deliveries?delivery=${delivery!.id}`, name: 'Redeliver', needs: 'deliveries:send' },
     { path: '/databases', name: 'Create database', needs: 'databases:create' },
-    { path: `/databases/${database.id}`, name: 'Delete', needs: 'databases:delete' },
+    { path: `/databases/${database.id}`, name: 'Delete database', needs: 'databases:delete' },
     { path: `/databases/${database.id}`, name: 'Change schedule', needs: 'backups:create' },
     { path: '/members', name: 'Invite', needs: 'members:manage' },
+    { path: '/members', name: 'Create service member', needs: 'service-members:manage' },
     { path: '/settings', name: 'Rename', needs: 'organizations:update' },
     { path: '/settings', name: 'Change limit', needs: 'keys:limit' },
   ]
