@@ -1,5 +1,21 @@
 import { Menu as Base } from '@base-ui/react/menu'
-import type { MenuItemProps, MenuProps } from './menu.tsx'
+import type { LucideIcon } from 'lucide-react'
+import type { HTMLAttributes, ReactElement, ReactNode } from 'react'
+
+export type MenuProps = {
+  trigger: ReactElement<HTMLAttributes<HTMLElement>>
+  children: ReactNode
+  align?: 'start' | 'end'
+}
+
+export type MenuItemProps = {
+  icon?: LucideIcon
+  danger?: boolean
+  onSelect?: () => void
+  /** Such as a link. */
+  render?: ReactElement
+  children: ReactNode
+}
 
 /** Open when it appears, in the place of a trigger that was clicked. */
 export const OpenedMenu = ({ trigger, children, align = 'start' }: MenuProps) => (

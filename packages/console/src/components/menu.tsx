@@ -1,6 +1,7 @@
-import { Ellipsis, type LucideIcon } from 'lucide-react'
-import { cloneElement, type HTMLAttributes, type ReactElement, type ReactNode, useState } from 'react'
+import { Ellipsis } from 'lucide-react'
+import { cloneElement, type ReactNode, useState } from 'react'
 import { IconButton } from './button.tsx'
+import type { MenuItemProps, MenuProps } from './menu-parts.tsx'
 import { toastError } from './toasts.tsx'
 
 /** Loaded when a trigger is pointed at or has the focus: menus are a quarter of all script, and a page begins without one. */
@@ -9,12 +10,6 @@ const load = async (): Promise<void> => {
   parts ??= await import('./menu-parts.tsx')
 }
 const prepare = (): void => void load().catch(() => {})
-
-export type MenuProps = {
-  trigger: ReactElement<HTMLAttributes<HTMLElement>>
-  children: ReactNode
-  align?: 'start' | 'end'
-}
 
 /** A menu below its trigger. */
 export function Menu(props: MenuProps) {
@@ -27,15 +22,6 @@ export function Menu(props: MenuProps) {
     onFocus: prepare,
     onClick: () => void load().then(() => setOpened(true), toastError('The menu could not be opened')),
   })
-}
-
-export type MenuItemProps = {
-  icon?: LucideIcon
-  danger?: boolean
-  onSelect?: () => void
-  /** Such as a link. */
-  render?: ReactElement
-  children: ReactNode
 }
 
 /** These are shown in an opened menu only, so its parts are there. */
