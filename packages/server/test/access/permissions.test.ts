@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { isRefusedToKeys, permissionTable, roles } from '../../src/access/roles.ts'
 import { createOpenApi } from '../../src/compose/openapi.ts'
+import { guidePath, guides } from '../../src/http/guides.ts'
 import type { Route } from '../../src/http/route.ts'
 import { type IdPrefix, newId, type OrgId } from '../../src/lib/ids.ts'
 import { captureLog } from '../kit/captured-log.ts'
@@ -181,6 +182,7 @@ test('nothing is served besides the route table, the console, the public pages a
     '/docs',
     '/docs/scalar.js',
     '/docs/decisions',
+    ...guides.map(guidePath),
     '/metrics',
   ].map((path) => `GET ${path}`)
   // The tree has a wildcard without the slash before it.
@@ -189,7 +191,11 @@ test('nothing is served besides the route table, the console, the public pages a
     ...['POST /console/invitation', 'POST /console/invitation-preview', 'GET /console/config.json'],
     ...['POST /console/authorizations', 'POST /console/authorizations/token'],
     ...['POST /console/sign-in-mail', 'POST /console/confirmation-mail', 'POST /console/confirmation'],
-    ...['DELETE /console/session', 'DELETE /console/sessions'],
+    ...['DELETE /console/session', 'DELETE /console/sessions', 'GET /console/sessions'],
+    ...['DELETE /console/sessions/:sessionId', 'DELETE /console/other-sessions', 'DELETE /console/passkey-offer'],
+    ...['POST /console/passkey-challenge', 'POST /console/passkey-session', 'POST /console/passkey-options'],
+    ...['GET /console/passkeys', 'POST /console/passkeys'],
+    ...['PATCH /console/passkeys/:passkeyId', 'DELETE /console/passkeys/:passkeyId'],
   ]
   expect([...served].sort()).toEqual([...listed, ...open, ...console].sort())
 })
