@@ -185,7 +185,7 @@ test('a paused webhook gets nothing, suspended or not, and stays suspended after
   await db`update keyhook.lanes set probe_at = now()`
   await world.test()
   await until(async () => (await db`select from keyhook.lanes where lease_owner is not null`).length === 0)
-  expect(await world.show()).toMatchObject({ status: 'paused', next_attempt_at: null })
+  expect(await world.show()).toMatchObject({ status: 'paused' })
   expect(await world.attempts()).toHaveLength(3)
   await transact(async (tx) => {
     await resumeLane(tx, orgId, id)
@@ -206,7 +206,7 @@ test('after 30 days without a success the schedule goes on, and deliveries end',
   await passHours(db, 30 * 24)
   await until(async () => (await world.attempts()).length === 14)
   await runHealthWorkers(transact)
-  expect(await world.show()).toMatchObject({ status: 'failing', next_attempt_at: null })
+  expect(await world.show()).toMatchObject({ status: 'failing', health: { next_attempt_at: null } })
   expect(await db`select from keyhook.retries`).toHaveLength(0)
 })
 
