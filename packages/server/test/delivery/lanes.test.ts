@@ -159,7 +159,8 @@ test('renewing extends leases, returns what the holder has to know, and keeps lo
   const { world, db, webhook, lane, held } = await leasedLane()
   await db`update keyhook.lanes set due_at = now()`
   await db.begin((tx) => requestRedelivery(tx, lane.laneId))
-  const renewed = { laneId: lane.laneId, redeliveryRequests: 1, ended: false, paused: false, changed: null }
+  const state = { ended: false, paused: false, suspended: false, changed: null }
+  const renewed = { laneId: lane.laneId, redeliveryRequests: 1, ...state }
   expect(await renewLanes(db, [held], leaseMs)).toEqual([renewed])
   expect(await lease(db, { owner: 'b' })).toEqual([])
   const unlock = await holdOpen(db, (tx) => tx`select from keyhook.lanes for update`)
