@@ -46,8 +46,8 @@ function readProblem(text: string): Record<string, unknown> {
 }
 
 /** Exchanges the secret of a one-time link for the cookie. */
-export async function signIn(link: string): Promise<void> {
-  await call('POST', '/session', { link })
+export async function signIn(link: string, mailed = false): Promise<void> {
+  await call('POST', '/session', { link, mailed })
   shownTo = undefined
 }
 

@@ -14,7 +14,7 @@ const kinds = {
     title: 'Sign in to Keyhook',
     text: 'Continue with the link that was mailed to you.',
     action: 'Sign in',
-    use: signIn,
+    use: (link: string) => signIn(link, true),
   },
   '/confirm-address': {
     title: 'Confirm your address',

@@ -189,7 +189,7 @@ export const usageOf = (tx: Executor, orgId: OrgId, period: { from: Date; to: Da
 /** Every month that began before `until` with usage of an organization and without an invoice. */
 export const unbilledMonths = (db: Executor, until: Date) => db<{ org_id: OrgId; month: string }[]>`
   select distinct u.org_id, to_char(m.begins, 'YYYY-MM') as month
-  from keyhook.database_usage u
+  from keyhook.database_usage u join keyhook.organizations o on o.id = u.org_id and o.deleted_at is null
   cross join lateral generate_series(
     date_trunc('month', u.started_at at time zone 'UTC'),
     -- Usage that ended exactly with a month is not in the next one.

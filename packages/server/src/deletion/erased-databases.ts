@@ -63,6 +63,11 @@ const databasesToErase = (db: Database, node: string) => db<{ org_id: OrgId; id:
     when n.id is null or n.state = 'forgotten' then d.status in ('deleting', 'deleted') and (
       n.store = (select own.store from keyhook.nodes own where own.id = ${node})
       or not exists (select from keyhook.nodes other where other.store = n.store and other.state <> 'forgotten')
+    ) and not exists (
+      -- Backups that another node has taken over are in the store of that node.
+      select from keyhook.backups b join keyhook.nodes holder on holder.id = b.node and holder.state <> 'forgotten'
+      where b.org_id = d.org_id and b.database_id = d.id and b.status <> 'deleted' and holder.id <> ${node}
+        and holder.store is distinct from (select own.store from keyhook.nodes own where own.id = ${node})
     )
     else d.node = ${node} and d.status = 'deleted'
   end

@@ -80,6 +80,7 @@ export const databaseTables = [
   'backups',
   'wal_archives',
   'database_stats',
+  'database_history',
   'database_usage',
   'databases',
 ] as const
@@ -91,6 +92,11 @@ export const userTables: readonly Erasure[] = [
   byUser('passkeys'),
   byUser('confirmation_links'),
   byUser('mails'),
+  // Sign-in links and invitations name the address alone.
+  batch(
+    'mails',
+    'lower(address collate "C") = (select lower(u.email collate "C") from keyhook.users u where u.id = $1)',
+  ),
   byUser('memberships'),
   // The table has a day of requests at most.
   batch(
@@ -99,7 +105,10 @@ export const userTables: readonly Erasure[] = [
   ),
   batch(
     'invitations',
-    'lower(email collate "C") = (select lower(u.email collate "C") from keyhook.users u where u.id = $1)',
+    // An address that nobody has confirmed says nothing about its owner, who may be invited by others.
+    `lower(email collate "C") = (
+      select lower(u.email collate "C") from keyhook.users u where u.id = $1 and u.verified_by is not null
+    )`,
   ),
 ]
 
@@ -108,8 +117,10 @@ export const userMentions: readonly Erasure[] = [
   mention('address = null', 'user_id = $2 and address is not null'),
   mention(
     `details = details - 'email'`,
-    `action = any(array['member.invited', 'invitation.withdrawn']) and lower((details ->> 'email') collate "C")
-      = (select lower(u.email collate "C") from keyhook.users u where u.id = $2)`,
+    `action = any(array['member.invited', 'invitation.withdrawn']) and lower((details ->> 'email') collate "C") = (
+        select lower(u.email collate "C") from keyhook.users u
+        where u.id = $2 and (u.verified_by is not null or u.invited_to = $1)
+      )`,
   ),
   mention(`details = details - 'name'`, `action = 'service_member.created' and target_id = $2 and details ? 'name'`),
 ]

@@ -77,10 +77,16 @@ export const requestRedelivery = async (tx: Transaction, laneId: number): Promis
   return requested.count > 0
 }
 
-/** After a suspension: what waited for a later try is sent now. */
-export const makeRetriesDue = async (tx: Transaction, laneId: number): Promise<void> => {
-  if (!(await requestRedelivery(tx, laneId))) return
-  await tx`update keyhook.retries set due_at = now() where lane_id = ${laneId} and due_at > now()`
+/** What waits for a later try is sent now: up to `max` of a lane. Returns how many. */
+export const makeRetriesDue = async (tx: Transaction, laneId: number, max: number): Promise<number> => {
+  if (!(await requestRedelivery(tx, laneId))) return 0
+  const made = await tx`
+    update keyhook.retries r set due_at = now()
+    from (
+      select event_seq from keyhook.retries where lane_id = ${laneId} and due_at > now() order by due_at limit ${max}
+    ) later
+    where r.lane_id = ${laneId} and r.event_seq = later.event_seq`
+  return made.count
 }
 
 /**
@@ -173,7 +179,10 @@ export const correctLanes = async (db: Database, leaseMs: number): Promise<numbe
       paused_until = case
         when l.paused_until <= now() + ${pauseMsTooLong} * interval '1 millisecond' then l.paused_until
       end,
-      suspended_until = least(l.suspended_until, now() + ${suspensionMs} * interval '1 millisecond'),
+      -- Not of every lane: "least" takes no notice of nulls.
+      suspended_until = case when l.suspended_until is not null then
+        least(l.suspended_until, now() + ${suspensionMs} * interval '1 millisecond')
+      end,
       probe_at = case
         when l.probe_at <= now() + ${probeMsTooLong} * interval '1 millisecond' then l.probe_at
         when l.probe_at is not null then now()

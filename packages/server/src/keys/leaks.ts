@@ -1,5 +1,6 @@
 import { type Actor, recordAudit } from '../access/audit.ts'
 import type { Database, HoldOrganization, PublishingTransaction } from '../db/database.ts'
+import { Fault } from '../lib/faults.ts'
 import type { KeyId, OrgId } from '../lib/ids.ts'
 import { hashApiKey, isApiKey } from '../lib/secrets.ts'
 import { notifyOwners } from '../mail/notices.ts'
@@ -33,7 +34,11 @@ export async function reportLeaks(
   for (const { hash, orgId, keyId, isKnown } of found) {
     if (isKnown) continue
     // One transaction for each: a publisher must not lock another key while it holds the counter of events.
-    await deps.holdOrganization(orgId, (tx) => endLeaked(tx, reporter, { orgId, keyId, ...byHash.get(hash)! }))
+    const work = deps.holdOrganization(orgId, (tx) => endLeaked(tx, reporter, { orgId, keyId, ...byHash.get(hash)! }))
+    // An organization that is being deleted: its keys are revoked, and those of others have to be.
+    await work.catch((error: unknown) => {
+      if (!(error instanceof Fault) || error.code !== 'not_found') throw error
+    })
   }
   const keys = new Set(found.map(({ hash }) => hash))
   return reports.map(({ token }) => isApiKey(token) && keys.has(hashApiKey(token)))

@@ -261,6 +261,8 @@ export const recordKeyUses = async (db: Database, uses: readonly KeyUse[]): Prom
       ${sorted.map((use) => use.keyId)}::text[],
       ${sorted.map((use) => use.at.toISOString())}::timestamptz[]
     ) with ordinality as u (org_id, id, at, n)
+    -- A key that was erased with its organization must not cost the others their uses.
+    cross join lateral (select from keyhook.api_keys k where k.org_id = u.org_id and k.id = u.id offset 0) k
     order by u.n
     on conflict (org_id, id) do update set last_used_at = excluded.last_used_at
     where known.last_used_at is null or known.last_used_at < excluded.last_used_at`
@@ -279,6 +281,7 @@ export const recordKeyRefusals = async (db: Database, refusals: readonly KeyRefu
       ${sorted.map(({ count }) => count)}::bigint[], ${sorted.map(({ at }) => at.toISOString())}::timestamptz[],
       ${sorted.map(({ address }) => address)}::text[]
     ) with ordinality as r (org_id, id, count, at, address, n)
+    cross join lateral (select from keyhook.api_keys k where k.org_id = r.org_id and k.id = r.id offset 0) k
     order by r.n
     on conflict (org_id, id) do update set refused_count = known.refused_count + excluded.refused_count,
       last_refused_at = excluded.last_refused_at, last_refused_address = excluded.last_refused_address`

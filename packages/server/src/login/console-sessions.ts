@@ -51,11 +51,14 @@ export const insertLink = async (
 export const isLinkOpen = (tx: Transaction, hash: Buffer) =>
   tx`select 1 from keyhook.console_links where secret_hash = ${hash} and expires_at > now()`.exists()
 
-/** Deletes the link, so that of two requests with it only one gets it. */
-const takeLink = (tx: Transaction, hash: Buffer) =>
-  tx<{ user_id: UserId | null; mailed: boolean; is_open: boolean }[]>`
-    delete from keyhook.console_links where secret_hash = ${hash}
-    returning user_id, mailed, expires_at > now() as is_open`.first()
+/**
+ * Deletes the link, so that of two requests with it only one gets it. Everybody can have a link mailed, and send the browser of
+ * somebody else to it: such a link is taken only from the page that asks first.
+ */
+const takeLink = (tx: Transaction, hash: Buffer, mailed: boolean) =>
+  tx<{ user_id: UserId | null; is_open: boolean }[]>`
+    delete from keyhook.console_links where secret_hash = ${hash} and mailed = ${mailed}
+    returning user_id, expires_at > now() as is_open`.first()
 
 /**
  * Expired sessions are deleted here, whoever had them. Somebody who came by a link and has no passkey is offered one.
@@ -93,6 +96,10 @@ type Ended = Pick<SessionRow, 'id' | 'user_id'>
 export const endSession = (db: Executor, hash: Buffer) => db<Ended[]>`
   delete from keyhook.console_sessions where secret_hash = ${hash} returning id, user_id`
 
+/** Whether it goes on. It does not end before this transaction. */
+export const holdSession = (tx: Transaction, id: SessionId) =>
+  tx`select 1 from keyhook.console_sessions where id = ${id} and expires_at > now() for key share`.exists()
+
 /** Every session of the user that this one belongs to, or of the operator. */
 export const endAllSessions = (db: Executor, hash: Buffer) => db<Ended[]>`
   delete from keyhook.console_sessions s
@@ -105,16 +112,19 @@ export const endAllSessions = (db: Executor, hash: Buffer) => db<Ended[]>`
  * passkey would open other sessions.
  */
 export const endOtherSessionsOf = async (tx: Transaction, userId: UserId, except: SessionId): Promise<void> => {
-  await tx`
-    with passkeys as (delete from keyhook.passkeys where user_id = ${userId})
-    delete from keyhook.console_sessions where user_id = ${userId} and id <> ${except}`
+  await endPasskeysOf(tx, userId)
+  await tx`delete from keyhook.console_sessions where user_id = ${userId} and id <> ${except}`
 }
 
 /** For a user who turns out to be somebody else than whoever has signed in so far: their passkeys would open other sessions. */
 export const endSessionsOf = async (tx: Transaction, userId: UserId): Promise<void> => {
-  await tx`
-    with passkeys as (delete from keyhook.passkeys where user_id = ${userId})
-    delete from keyhook.console_sessions where user_id = ${userId}`
+  await endPasskeysOf(tx, userId)
+  await tx`delete from keyhook.console_sessions where user_id = ${userId}`
+}
+
+/** A statement of its own, before sessions end: it waits for those who sign in with a passkey now, and then their session is seen. */
+const endPasskeysOf = async (tx: Transaction, userId: UserId): Promise<void> => {
+  await tx`delete from keyhook.passkeys where user_id = ${userId}`
 }
 
 /** For tokens of the operator, which belong to no user. */
@@ -171,14 +181,16 @@ export async function createSignInLink(db: Database, userId: UserId | null): Pro
   return `/console/sign-in#${secret}`
 }
 
+type SignInLink = { link: string; mailed?: boolean }
+
 /** The secret of a new session, in exchange for that of a link; null if the link is used, expired or unknown. */
-export const exchangeLink = (db: Database, request: FastifyRequest, link: string) =>
+export const exchangeLink = (db: Database, request: FastifyRequest, { link, mailed = false }: SignInLink) =>
   db.begin(async (tx) => {
-    const found = await takeLink(tx, secretHash(link))
+    const found = await takeLink(tx, secretHash(link), mailed)
     if (!found?.is_open) return null
     return {
       userId: found.user_id,
-      secret: await openSession(tx, request, found.user_id, found.mailed ? 'mail' : 'link'),
+      secret: await openSession(tx, request, found.user_id, mailed ? 'mail' : 'link'),
     }
   })
 

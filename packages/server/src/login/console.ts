@@ -34,6 +34,7 @@ import {
   checkOrigin,
   currentSession,
   endAllSessions,
+  endOtherSessionsOf,
   endSession,
   exchangeLink,
   linkInvalid,
@@ -73,7 +74,7 @@ export type ConsoleDeps = {
 const usedLink =
   'A link works once, and for minutes. Ask for another one, or run "npx keyhook console link --user EMAIL" where the server runs.'
 
-const linkBody = closed({ link: Type.String({ maxLength: 100 }) })
+const linkBody = closed({ link: Type.String({ maxLength: 100 }), mailed: Type.Optional(Type.Boolean()) })
 
 const invitationBody = closed({ invitation: Type.String({ maxLength: 100 }) })
 type InvitationBody = { Body: Static<typeof invitationBody> }
@@ -116,7 +117,7 @@ export function addConsole(app: FastifyInstance, deps: ConsoleDeps): void {
     { schema: { body: linkBody } },
     async (request, reply) => {
       checkOrigin(request, publicUrl)
-      const session = await exchangeLink(db, request, request.body.link)
+      const session = await exchangeLink(db, request, request.body)
       if (session === null) throw linkInvalid(usedLink)
       signedIn(request, reply, session.userId, session.secret)
       return reply.code(204).send()
@@ -159,7 +160,7 @@ export function addConsole(app: FastifyInstance, deps: ConsoleDeps): void {
     const accepted = await acceptInvitation(db, {
       request,
       secret: request.body.invitation,
-      userId: session?.user_id ?? null,
+      session,
       mayCreateUser: !deps.peopleAreElsewhere,
     })
     if (accepted === null) throw linkInvalid(usedInvitation)
@@ -214,8 +215,8 @@ const invitationShown = async (db: Database, secret: string) => {
 type Accepting = {
   request: FastifyRequest
   secret: string
-  /** Who is signed in; null if nobody is. */
-  userId: UserId | null
+  /** Of whoever is signed in; null if nobody is. */
+  session: SessionRow | null
   /** Whether a person who is not signed in may become a new user. With an OpenID issuer, that issuer knows the people. */
   mayCreateUser: boolean
 }
@@ -231,15 +232,22 @@ const acceptInvitation = (db: Database, accepting: Accepting) =>
     await lockOrganization(tx, found.org_id)
     // Two requests with one link: the second finds nothing to delete.
     if ((await deleteInvitation(tx, found.org_id, found.id)) === null) return null
-    const userId = accepting.userId ?? (await newUser(tx, found, accepting))
+    const signedInAs = accepting.session?.user_id ?? null
+    const userId = signedInAs ?? (await newUser(tx, found, accepting))
     const actor = { kind: 'login', userId, tokenId: null, address: clientAddress(accepting.request) } as const
     // Nobody but a reader of the mail has the link of a mailed invitation.
     if (found.mailed && (await isUnverifiedWith(tx, userId, found.email)))
-      await confirmAddress(tx, actor, { userId, verifiedBy: 'email' })
+      await confirmIn(tx, actor, userId, accepting.session)
     await join(tx, found, actor)
-    const secret = accepting.userId === null ? await openSession(tx, accepting.request, userId, 'invitation') : null
+    const secret = signedInAs === null ? await openSession(tx, accepting.request, userId, 'invitation') : null
     return { userId, orgId: found.org_id, secret }
   })
+
+/** Whoever else has signed in as the user so far has perhaps never read a mail of the address. */
+async function confirmIn(tx: Transaction, actor: Actor, userId: UserId, session: SessionRow | null): Promise<void> {
+  await confirmAddress(tx, actor, { userId, verifiedBy: 'email' })
+  if (session !== null) await endOtherSessionsOf(tx, userId, session.id)
+}
 
 async function join(tx: Transaction, { org_id: orgId, id, role }: FoundInvitation, actor: Actor & { userId: UserId }) {
   const { userId } = actor

@@ -11,7 +11,7 @@ import type { MasterKeys } from '../lib/master-keys.ts'
 import { isoTime } from '../lib/time.ts'
 import { organizationsOfUser } from '../organizations/sql.ts'
 import { lockUser } from '../organizations/users.ts'
-import { checkOrigin, currentSession, openSession, personSession } from './console-sessions.ts'
+import { checkOrigin, currentSession, holdSession, openSession, personSession } from './console-sessions.ts'
 import { createChallenges } from './passkey-challenges.ts'
 import {
   countPasskeys,
@@ -145,6 +145,7 @@ export function addPasskeys(app: FastifyInstance, deps: PasskeyDeps): void {
         .begin(async (tx) => {
           if (!(await challenges.spend(tx, challenge))) throw refused('the challenge was answered before')
           if ((await lockUser(tx, userId)) === null) throw refused('the user was removed')
+          if (!(await holdSession(tx, session.id))) throw refused('the session has ended')
           if ((await countPasskeys(tx, userId)) >= passkeysMax) throw tooMany()
           const inserted = await insertPasskey(tx, passkey)
           await stopOffering(tx, userId)

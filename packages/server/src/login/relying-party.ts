@@ -30,7 +30,9 @@ export function addressWithPasskeys(party: RelyingParty, origin: string): string
 
 /** Browsers offer passkeys in secure contexts only, and no IP address can be an RP ID (W3C Web Authentication, 5.1.2). */
 function isSuitable(address: string): boolean {
-  const { protocol, hostname } = new URL(address)
+  const url = URL.parse(address)
+  if (url === null) return false
+  const { protocol, hostname } = url
   if (hostname === 'localhost') return true
   return protocol === 'https:' && isIP(hostname) === 0 && !hostname.startsWith('[')
 }

@@ -32,6 +32,7 @@ export function createWebhookHealth(deps: {
 
   async function run(): Promise<void> {
     await repeat((tx) => suspendFailing(tx, { afterHours: deps.suspendAfterHours, probeMs, suspensionMs }))
+    await repeat(resumeSome)
     await repeat(tellOfChanges)
   }
 
@@ -51,6 +52,22 @@ export function createWebhookHealth(deps: {
   }
 }
 
+/** The lane is locked meanwhile, and nothing of it begins. */
+const resumedMax = 5_000
+
+/** After a suspension, what waited for a later try is sent now. The change is told when that is done. Returns 0 if there is none. */
+async function resumeSome(tx: PublishingTransaction): Promise<number> {
+  const [change] = await tx<{ id: string; org_id: OrgId; lane_id: string }[]>`
+    select c.id, c.org_id, w.lane_id from keyhook.webhook_changes c
+    join keyhook.webhooks w on w.org_id = c.org_id and w.id = c.webhook_id
+    where c.resumes order by c.id limit 1 for update of c skip locked`
+  if (change === undefined) return 0
+  const made = await makeRetriesDue(tx, Number(change.lane_id), resumedMax)
+  if (made < resumedMax) await tx`update keyhook.webhook_changes set resumes = false where id = ${change.id}`
+  tx.hintAfterCommit(change.org_id)
+  return 1
+}
+
 /** Returns how many changes it took, all of one organization. */
 async function tellOfChanges(tx: PublishingTransaction): Promise<number> {
   const changes = await takeChanges(tx)
@@ -59,7 +76,6 @@ async function tellOfChanges(tx: PublishingTransaction): Promise<number> {
   const orgId = existing[0]!.org_id
   await notifyOwners(tx, orgId, existing.map(noticeOf))
   for (const change of existing) await publishChange(tx, change)
-  for (const { lane_id, resumes } of existing) if (resumes) await makeRetriesDue(tx, Number(lane_id))
   tx.hintAfterCommit(orgId)
   return changes.length
 }
@@ -67,11 +83,9 @@ async function tellOfChanges(tx: PublishingTransaction): Promise<number> {
 type ChangeRow = {
   org_id: OrgId
   webhook_id: WebhookId
-  lane_id: string
   kind: 'failing' | 'suspended' | 'recovered'
   since: Date
   error: string | null
-  resumes: boolean
   url: string
   deleted: boolean
   waiting: number
@@ -82,13 +96,13 @@ const waitingCounted = 100_000
 
 /**
  * The oldest change of an organization stands for all of them: while another node has it, the later ones are left alone, so that they
- * are told in order.
+ * are told in order. Those of an organization wait for a webhook whose deliveries are being resumed.
  */
 async function takeChanges(tx: Transaction): Promise<ChangeRow[]> {
   const rows = await tx<ChangeRow[]>`
     with first as materialized (
       select c.org_id from keyhook.webhook_changes c
-      where c.id in (select min(id) from keyhook.webhook_changes group by org_id)
+      where c.id in (select min(id) from keyhook.webhook_changes group by org_id having not bool_or(resumes))
       order by c.id limit 1 for update skip locked
     ), taken as (
       delete from keyhook.webhook_changes c
@@ -97,7 +111,7 @@ async function takeChanges(tx: Transaction): Promise<ChangeRow[]> {
       )
       returning c.*
     )
-    select t.*, w.lane_id, w.url, w.deleted_at is not null as deleted, case when t.kind <> 'suspended' then 0 else (
+    select t.*, w.url, w.deleted_at is not null as deleted, case when t.kind <> 'suspended' then 0 else (
       select count(*)::int from (
         (select from keyhook.deliveries d where d.lane_id = l.id and d.event_seq > l.cursor_seq limit ${waitingCounted})
         union all

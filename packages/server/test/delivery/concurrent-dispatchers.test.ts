@@ -51,8 +51,9 @@ async function sendFrom(db: Database, lane: LeasedLane, chance: Chance): Promise
         const outcome = { ...failedOutcome, status: hasFailed ? ('failed' as const) : ('succeeded' as const) }
         return { attempt, outcome, tries, retryMs: hasFailed && tries < triesMax ? 20 : null }
       })
-    await settleAttempts(db, settled)
-    if (chance(0.1)) expect((await settleAttempts(db, settled)).recorded).toBe(0)
+    const { postponed } = await settleAttempts(db, settled)
+    // What waited for a locked lane may be recorded now, and nothing else.
+    if (chance(0.1)) expect((await settleAttempts(db, settled)).recorded).toBeLessThanOrEqual(postponed.size)
   }
   const held = { laneId, token: lane.token, redeliveryRequests: lane.redeliveryRequests }
   // There may be more to send. Without `abandon`, release keeps such a lane until its lease expires.

@@ -258,9 +258,9 @@ export function takeNext(lane: LaneRecord, nowMs: number): ReadDelivery {
 }
 
 /** It did not begin: its lane's row is locked, or it had begun before, or a suspended lane may not be tried yet. */
-export function notBegun(lane: LaneRecord): void {
-  // What was read of it would be left out otherwise.
-  if (lane.isSuspended) lane.isOutdated = true
+export function notBegun(lane: LaneRecord, wasSuspended: boolean): void {
+  // What was read of it would be left out otherwise, also if the suspension has ended since.
+  if (wasSuspended) lane.isOutdated = true
   if (lane.rateLimit !== null) lane.tokens += 1
   lane.inFlight -= 1
   lane.unsettled -= 1

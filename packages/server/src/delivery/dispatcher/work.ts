@@ -177,8 +177,8 @@ export function createWork(deps: {
       endRequest(lane, exchange, { max: deps.laneConcurrencyMax, inFlight })
       schedule()
     },
-    notBegun({ lane }: Starting): void {
-      notBegun(lane)
+    notBegun({ lane, attempt }: Starting): void {
+      notBegun(lane, attempt.suspended)
       inFlight -= 1
       schedule()
     },

@@ -64,9 +64,16 @@ export const fetchDue = async (db: Database, requests: readonly FetchRequest[]):
     ), due as materialized (
       select w.lane_id, w.org_id, r.event_seq, r.attempt, r.try, r.requested, d.previous_sequence
       from wanted w cross join lateral (
-        select r.event_seq, r.attempt, r.try, r.redelivered or r.attempt < 0 as requested from keyhook.retries r
-        where r.lane_id = w.lane_id and r.due_at <= now() and (r.redelivered or r.attempt < 0 or not w.suspended)
-        order by r.due_at limit w.retries_max
+        (
+          select r.event_seq, r.attempt, r.try, r.redelivered or r.attempt < 0 as requested from keyhook.retries r
+          where r.lane_id = w.lane_id and r.due_at <= now() and not w.suspended
+          order by r.due_at limit w.retries_max
+        ) union all (
+          -- By an index of its own: hundreds of thousands of others may be due.
+          select r.event_seq, r.attempt, r.try, true from keyhook.retries r
+          where r.lane_id = w.lane_id and r.due_at <= now() and w.suspended and (r.redelivered or r.attempt < 0)
+          order by r.due_at limit w.retries_max
+        )
       ) r
       left join lateral (
         select d.previous_sequence from keyhook.deliveries d

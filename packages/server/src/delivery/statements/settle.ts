@@ -112,7 +112,7 @@ export const settleAttempts = async (db: Database, settled: readonly SettledAtte
       insert into keyhook.webhook_changes (org_id, webhook_id, kind, since, error, resumes)
       select n.org_id, n.webhook_id, c.kind, c.since, c.error, c.resumes
       from health h join noted n on n.id = h.id cross join lateral (
-        select 1 as turn, 'recovered' as kind, h.failing_since as since, null as error, h.suspended_until is not null as resumes
+        select 1 as turn, 'recovered' as kind, h.failing_since as since, null as error, coalesce(h.suspended_until > now(), false) as resumes
         where h.succeeded and h.failing_since is not null
         union all
         select 2, 'failing', now(), h.error, false where h.failures_now = 3 and h.still_since is null

@@ -92,7 +92,7 @@ test('a lane begins one batch at a time, and never more than its concurrency', (
   change(lane, 'begun')
   takeNext(lane, 0)
   expect(canBegin(lane, 0)).toBe(false)
-  notBegun(lane)
+  notBegun(lane, false)
   delayUntil(lane, 10)
   expect([canBegin(lane, 9), canBegin(lane, 10)]).toEqual([false, true])
 })
