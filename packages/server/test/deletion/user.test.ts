@@ -66,6 +66,18 @@ test('a deleted user has no access from the answer on, and only the bare id stay
   expect((await remove(newId('usr'), 'x')).status).toBe(404)
 })
 
+test('invitations of an address that the user never confirmed stay, because they are for its owner', async () => {
+  const email = 'impostor@example.com'
+  const userId = newId('usr')
+  const orgId = await api.organization('Elsewhere')
+  await api.db`insert into keyhook.users (id, email, invited_to) values (${userId}, ${email}, ${orgId})`
+  await call(`${platform()}/invitations`, { token: api.owner.token, body: { email, role: 'admin' } })
+  await remove(userId, email)
+  await eraseAll(api.db)
+  expect(await api.db`select from keyhook.users where id = ${userId} and email is not null`).toHaveLength(0)
+  expect(await api.db`select from keyhook.invitations where email = ${email}`).toHaveLength(1)
+})
+
 test('a login of the OpenID issuer does not make a deleted user again, and the operator can', async () => {
   const { userId } = await grace('ada@example.com')
   const person = { subject: 'sub-ada@example.com', email: 'ADA@example.com' }

@@ -128,3 +128,13 @@ test('each of many keys in constant use is recorded every half second', async ()
   await uses.close()
   for (const id of ids) expect(await lastUsed(id)).toEqual(at)
 })
+
+test('a key that was erased with its organization does not cost the uses of other keys', async () => {
+  const [id] = await addKeys(1)
+  const at = new Date()
+  await recordKeyUses(api.db, [
+    { orgId: newId('org'), keyId: newId('key'), at },
+    { orgId, keyId: id!, at },
+  ])
+  expect(await lastUsed(id!)).toEqual(at)
+})

@@ -49,6 +49,17 @@ const labelled = (token: string, label: string) => ({
   label,
 })
 
+test('a key of an organization that is being deleted does not keep the other keys of a report', async () => {
+  const gone = await create()
+  const goneFrom = orgId
+  orgId = await api.organization()
+  owner = await api.person([{ orgId, role: 'owner' }])
+  const other = await create()
+  await api.db`update keyhook.organizations set deleted_at = now() where id = ${goneFrom}`
+  expect((await report(api.url, github, [found(gone.api_key), found(other.api_key)])).status).toBe(200)
+  expect(await statusOf(other)).toBe(401)
+})
+
 test('a reported key is revoked with its descendants at once, and the report says where it was found', async () => {
   await enableOptionalTypes(api.db, ['key.leaked', 'key.revoked'])
   const root = await create()

@@ -43,6 +43,12 @@ describe('where passkeys work', () => {
     if (missing !== null) expect(addressWithPasskeys(party, origin)).toBe(elsewhere)
   })
 
+  test.each(['data:x', 'x', 'null', ''])('a page that says it is at %j is answered', async (origin) => {
+    const api = await startApiForTest()
+    const { status } = await createBrowser(api.url).send('GET', `/console/config.json?origin=${origin}`)
+    expect(status).toBe(200)
+  })
+
   test('a page at an IP address learns what is missing, and is refused', async () => {
     const api = await startApiForTest()
     const browser = createBrowser(api.url)

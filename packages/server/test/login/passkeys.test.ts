@@ -1,8 +1,12 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import type { OrgId } from '../../src/lib/ids.ts'
+import { endSessionsOf } from '../../src/login/console-sessions.ts'
 import { removeUser } from '../../src/organizations/rules.ts'
+import { lockUser } from '../../src/organizations/users.ts'
 import { captureLog } from '../kit/captured-log.ts'
+import { holdOpen } from '../kit/hold-open.ts'
 import { type Person, startApi, startApiForTest, type TestApi, testOperator } from '../kit/installation.ts'
+import { until } from '../kit/until.ts'
 import { type Browser, createBrowser, linkFor, signIn, tokenOf } from './browser.ts'
 import { createAuthenticator } from './support/authenticator.ts'
 import { add, answerTo, atLocalhost, options, signInWith } from './support/passkeys.ts'
@@ -97,6 +101,22 @@ describe('a passkey', () => {
       { action: 'user.passkey_added', ...common },
       { action: 'user.passkey_removed', ...common },
     ])
+  })
+
+  test('is not added by a session that ends in the meantime', async () => {
+    const person = await api.person([{ orgId, role: 'member' }])
+    const browser = await session(person)
+    const unlock = await holdOpen(api.db, (tx) => lockUser(tx, person.userId))
+    const adding = add(browser, createAuthenticator())
+    await until(
+      () => api.db`
+        select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
+      ({ length }) => length > 0,
+    )
+    await api.db.begin((tx) => endSessionsOf(tx, person.userId))
+    await unlock()
+    expect((await adding).status).not.toBe(201)
+    expect(await api.db`select 1 from keyhook.passkeys where user_id = ${person.userId}`).toHaveLength(0)
   })
 
   test('of a person who was removed signs nobody in', async () => {

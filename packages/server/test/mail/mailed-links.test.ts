@@ -4,7 +4,7 @@ import { captureLog } from '../kit/captured-log.ts'
 import { call } from '../kit/client.ts'
 import { startApiForTest, type TestApi } from '../kit/installation.ts'
 import { until } from '../kit/until.ts'
-import { createBrowser, signIn, tokenOf } from '../login/browser.ts'
+import { createBrowser, linkFor, signIn, tokenOf } from '../login/browser.ts'
 import { linkIn } from './support/mail-server.ts'
 import { mailingApi } from './support/mailing-api.ts'
 
@@ -40,6 +40,21 @@ describe('a sign-in link by mail', () => {
     expect((await use(api, link, browser)).status).toBe(204)
     expect((await tokenOf(browser)).body.user).toMatchObject({ id: userId, verified: true })
     expect((await use(api, link)).status).toBe(410)
+  })
+
+  test('works only where the page asks first, so that nobody is sent into the session of somebody else', async () => {
+    const { api, server } = await mailingApi()
+    const { userId } = await api.person()
+    const email = await emailOf(api, userId)
+    await askFor(api, email)
+    const [mail] = await until(
+      () => server.to(email),
+      ({ length }) => length > 0,
+    )
+    const link = linkIn(mail!)
+    const atOnce = await createBrowser(api.url).send('POST', '/console/session', { body: { link } })
+    expect(atOnce.status).toBe(410)
+    expect((await use(api, link)).status).toBe(204)
   })
 
   test('is refused after fifteen minutes', async () => {
@@ -171,8 +186,13 @@ describe('an invitation by mail', () => {
       () => server.to('Grace@example.com'),
       ({ length }) => length > 0,
     )
+    const { id } = (await whoIn(browser))!
+    // Whoever made the first link, and came with it before.
+    const impostor = createBrowser(api.url)
+    await impostor.send('POST', '/console/session', { body: { link: await linkFor(api, id) } })
     expect((await accept(browser, linkIn(mail!))).status).toBe(200)
     expect(await whoIn(browser)).toMatchObject({ verified: true })
+    expect((await impostor.send('POST', '/console/token')).status).toBe(401)
   })
 
   test('of an impostor who came before does not keep the reader of the address out', async () => {
