@@ -40,13 +40,13 @@ alter table keyhook.users
   );
 
 -- Whoever publishes needs a counter, and a deleted organization gets none: publishing there fails as in an unknown organization. The
--- lock waits for a deletion that has not been committed.
+-- lock waits for a deletion that has not been committed, and for no other change of the organization.
 create function keyhook.refuse_counter() returns trigger
 language plpgsql as $$
 declare
   is_deleted boolean;
 begin
-  select o.deleted_at is not null into is_deleted from keyhook.organizations o where o.id = new.org_id for share;
+  select o.deleted_at is not null into is_deleted from keyhook.organizations o where o.id = new.org_id for key share;
   return case when is_deleted then null else new end;
 end
 $$;

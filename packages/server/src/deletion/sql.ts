@@ -87,10 +87,10 @@ export function sum(before: Erased, more: Erased): Erased {
   return all
 }
 
-/** From now on the organization answers like one that never existed. Null if it is unknown or deleted. */
+/** Waits for whoever makes its first event counter, and keeps others from it. Null if it is unknown or deleted. */
 export const lockOrganizationName = async (tx: Transaction, orgId: OrgId): Promise<string | null> => {
   const row = await tx<{ name: string }[]>`
-    select name from keyhook.organizations where id = ${orgId} and deleted_at is null for no key update`.first()
+    select name from keyhook.organizations where id = ${orgId} and deleted_at is null for update`.first()
   return row?.name ?? null
 }
 
