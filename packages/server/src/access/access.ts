@@ -1,7 +1,7 @@
 import type { Database } from '../db/database.ts'
 import type { KeyId, OrgId, UserId } from '../lib/ids.ts'
 import { hashApiKey, isApiKey } from '../lib/secrets.ts'
-import type { KeyLimits, Restrictions } from './restrictions.ts'
+import { type KeyLimits, readRestrictions } from './restrictions.ts'
 import type { Role } from './roles.ts'
 
 /** What a request presents: the hash of its API key (hex), or the user of its login token and the organization in its path. */
@@ -106,7 +106,7 @@ async function findKeys(db: Database, hashes: readonly string[], onFound: Found)
   for (const line of answer!.found?.split('\x1e') ?? []) {
     const [n, keyId, userId, role, orgId, createdAtMs, name, limits, expiresAtMs] = line.split('\x1f') as KeyLine
     const organization = { id: orgId, name, created_at: new Date(Number(createdAtMs)) }
-    const restrictions = limits ? (JSON.parse(limits) as Restrictions) : null
+    const restrictions = limits ? readRestrictions(limits) : null
     const expiresAt = expiresAtMs ? new Date(Number(expiresAtMs)) : null
     onFound(Number(n), { kind: 'key', userId, keyId, membership: { role, organization }, restrictions, expiresAt })
   }

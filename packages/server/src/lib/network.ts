@@ -17,9 +17,8 @@ export function readNetwork(text: string): Network | null {
 
 type Lists = { ipv4: BlockList; ipv6: BlockList }
 
-/** Compiled lists, by their text: reading one takes 10 us, a fifth of a request, and a look-up in it 0.3 us. */
-const compiled = new Map<string, Lists>()
-const compiledMax = 10_000
+/** Compiled lists: compiling one takes 10 us, a fifth of a request, and a look-up in it 0.3 us. */
+const compiled = new WeakMap<readonly string[], Lists>()
 
 /** Whether an address is in one of these CIDRs. An IPv4 address in its IPv6 form counts as IPv4. */
 export function isInNetworks(address: string, networks: readonly string[]): boolean {
@@ -39,8 +38,7 @@ const familyOf = (address: string) => (isIPv4(address) ? 'ipv4' : isIPv6(address
 
 /** A list for each family: one for both would find every IPv4 address in ::/0. */
 function compile(networks: readonly string[]): Lists {
-  const text = networks.join()
-  const known = compiled.get(text)
+  const known = compiled.get(networks)
   if (known !== undefined) return known
   const lists = { ipv4: new BlockList(), ipv6: new BlockList() }
   for (const network of networks) {
@@ -48,8 +46,7 @@ function compile(networks: readonly string[]): Lists {
     const family = familyOf(address)!
     lists[family].addSubnet(address, Number(bits), family)
   }
-  if (compiled.size >= compiledMax) compiled.clear()
-  compiled.set(text, lists)
+  compiled.set(networks, lists)
   return lists
 }
 
