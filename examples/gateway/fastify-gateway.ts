@@ -32,6 +32,10 @@ type Options = {
   operatorToken: string
   /** The organization that a request is about, if its path names one. */
   organizationOf?: (request: FastifyRequest) => string | undefined
+  /** The permission of Keyhook that a request needs. If there is none, keys are refused, because they may be limited to some. */
+  permissionOf: (request: FastifyRequest) => string | undefined
+  /** The database that a request is about, if its path names one. */
+  databaseOf?: (request: FastifyRequest) => string | undefined
   timeoutMs?: number
 }
 
@@ -42,7 +46,7 @@ const problem = (status: number, title: string) => ({ type: 'about:blank', statu
  * a revoked key is refused by the next request. If Keyhook cannot be asked, the answer is 503: nobody gets in unchecked.
  */
 async function register(app: FastifyInstance, options: Options): Promise<void> {
-  const { organizationOf = () => undefined, timeoutMs = 5_000 } = options
+  const { organizationOf = () => undefined, permissionOf, databaseOf = () => undefined, timeoutMs = 5_000 } = options
 
   async function introspect(request: FastifyRequest, token: string): Promise<Caller | { active: false }> {
     const organizationId = organizationOf(request)
@@ -62,6 +66,13 @@ async function register(app: FastifyInstance, options: Options): Promise<void> {
     return (await response.json()) as Caller | { active: false }
   }
 
+  /** A key that is limited to some databases reaches nothing else. */
+  function isAllowed({ token_type, permissions, databases }: Caller, request: FastifyRequest): boolean {
+    const permission = permissionOf(request)
+    if (databases !== undefined && !databases.includes(databaseOf(request) ?? '')) return false
+    return permission === undefined ? token_type === 'login' : permissions.includes(permission)
+  }
+
   app.decorateRequest('keyhook', null)
   app.addHook('onRequest', async (request, reply) => {
     const token = /^bearer +(\S+) *$/i.exec(request.headers.authorization ?? '')?.[1]
@@ -73,6 +84,10 @@ async function register(app: FastifyInstance, options: Options): Promise<void> {
       if (!found.active) {
         reply.header('www-authenticate', 'Bearer error="invalid_token"')
         return reply.code(401).send(problem(401, 'The token is not valid here'))
+      }
+      if (!isAllowed(found, request)) {
+        reply.header('www-authenticate', 'Bearer error="insufficient_scope"')
+        return reply.code(403).send(problem(403, 'The token does not allow this'))
       }
       request.keyhook = found
     } catch (error) {

@@ -58,15 +58,15 @@ export function addDeletion(parent: Command, kind: Kind): void {
 
 async function begin(installation: Installation, kind: Kind, { org, user, confirm }: Options): Promise<DeletionRow> {
   const { db } = installation
+  const transact = createTransact(db, createHints({ db, onError() {} }).give)
   if (kind === 'user') {
     if (!isId('usr', user) || !(await userExisted(db, user))) throw new UsageError(`There is no user ${user}.`)
-    return db.begin((tx) => deleteUser(tx, operator, { userId: user, confirm }))
+    return transact((tx) => deleteUser(tx, operator, { userId: user, confirm }))
   }
   if (!isId('org', org) || (await findOrganization(db, org)) === null)
     throw new UsageError(`There is no organization ${org}.`)
   const queue = composeJobQueue(installation, { log: pino({ level: 'silent' }), worksOnJobs: false })
   try {
-    const transact = createTransact(db, createHints({ db, onError() {} }).give)
     return await transact((tx) => deleteOrganization(tx, queue, { orgId: org, confirm }))
   } finally {
     await queue.close()

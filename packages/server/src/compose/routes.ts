@@ -127,7 +127,7 @@ export function composeRoutes(
         }),
     }),
     ...operatorOrganizationRoutes({ db }),
-    ...operatorUserRoutes({ db }),
+    ...operatorUserRoutes({ db, transact }),
     ...operatorMemberRoutes({ db, transact }),
     ...operatorDeletionRoutes({ db, transact, enqueue }),
     ...operatorTokenRoutes({ db, sign: signOperatorTokens(masterKeys) }),

@@ -116,7 +116,7 @@ export function operatorDeletionRoutes(deps: {
       body: userDeletion,
       success: { status: 202, description: 'The deletion.', schema: deletion },
       async handler({ actor, params: { userId }, body: { confirm }, once }) {
-        return db.begin((tx) => once(tx, async () => accepted(await deleteUser(tx, actor, { userId, confirm }))))
+        return transact((tx) => once(tx, async () => accepted(await deleteUser(tx, actor, { userId, confirm }))))
       },
     }),
     operatorRoute({

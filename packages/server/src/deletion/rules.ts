@@ -1,11 +1,11 @@
-import { type Actor, recordAudit } from '../access/audit.ts'
+import type { Actor } from '../access/audit.ts'
 import { deleteDatabasesOf } from '../databases/rules.ts'
-import type { PublishingTransaction, Transaction } from '../db/database.ts'
+import type { PublishingTransaction } from '../db/database.ts'
 import type { JobQueue } from '../jobs/queue.ts'
 import { revokeKeysOfOrganization } from '../keys/sql.ts'
 import { type Fault, invalid, notFound } from '../lib/faults.ts'
 import { newId, type OrgId, type UserId } from '../lib/ids.ts'
-import { removeUser } from '../organizations/users.ts'
+import { endMemberships } from '../organizations/rules.ts'
 import { deleteWebhooksOf } from '../webhooks/sql.ts'
 import {
   type DeletionRow,
@@ -49,7 +49,7 @@ export async function deleteOrganization(
 
 /** Removes the user if that has not been done, and has the personal data erased. A second call returns the same deletion. */
 export async function deleteUser(
-  tx: Transaction,
+  tx: PublishingTransaction,
   actor: Actor,
   { userId, confirm }: { userId: UserId; confirm: string },
 ): Promise<DeletionRow> {
@@ -59,10 +59,7 @@ export async function deleteUser(
   if (earlier !== null) return earlier
   const what = user.is_service ? 'the name of the service member' : 'the e-mail address of the user'
   if (confirm !== (user.is_service ? user.name : user.email)) throw unconfirmed(what)
-  const left = await removeUser(tx, userId)
-  for (const orgId of left) {
-    await recordAudit(tx, { orgId, action: 'user.deleted', actor, targetId: userId })
-  }
+  const left = await endMemberships(tx, actor, { userId, isService: user.is_service, action: 'user.deleted' })
   const deleted = sum({}, { memberships: left.length })
   return insertDeletion(tx, { id: newId('del'), kind: 'user', target_id: userId, deleted })
 }

@@ -122,7 +122,11 @@ export const userMentions: readonly Erasure[] = [
         where u.id = $2 and (u.verified_by is not null or u.invited_to = $1)
       )`,
   ),
-  mention(`details = details - 'name'`, `action = 'service_member.created' and target_id = $2 and details ? 'name'`),
+  mention(
+    `details = details - array['name', 'subject']`,
+    `action = any(array['service_member.created', 'user.passkey_added', 'user.passkey_removed', 'user.subject_pinned'])
+      and target_id = $2 and details ?| array['name', 'subject']`,
+  ),
 ]
 
 export const erase = async (tx: Transaction, { statement }: Erasure, values: readonly (string | number)[]) =>

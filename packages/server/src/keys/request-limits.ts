@@ -68,7 +68,7 @@ export function createRequestLimits(deps: {
     for (let start = 0; start < unsent.length; start += statementMax) {
       await mergeSome(merged, unsent.slice(start, start + statementMax))
     }
-    if (unsent.length === 0 || cleaned === merged) return
+    if (cleaned === merged) return
     await deleteOldRequestCounts(db, merged - 1)
     cleaned = merged
   }

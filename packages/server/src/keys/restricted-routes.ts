@@ -127,7 +127,9 @@ export function restrictedKeyRoutes(deps: CreationDeps & { db: Database }): Rout
       async handler({ orgId, userId, actor, access, reach, params: { keyId }, body: { name, limits } }) {
         const createdBy = reach === 'own' ? userId : null
         const caller = { userId, actor, isForService: isForService(access) }
-        await db.begin((tx) => changeKey(tx, deps, { orgId, keyId, createdBy, ...caller, name, limits }))
+        await deps.holdOrganization(orgId, (tx) =>
+          changeKey(tx, deps, { orgId, keyId, createdBy, ...caller, name, limits }),
+        )
         return { status: 200, body: await show(orgId, keyId, createdBy) }
       },
     }),

@@ -58,14 +58,14 @@ export async function rotateKey(
   if (widerParts(limits, old).length > 0) {
     checkMayWiden(old, { userId, actor, isForService }, 'would make the new key last longer')
   }
-  // 2. The successor.
-  await limitEnd(tx, deps, { orgId, limits, isAsked: expiresAt != null })
-  const created = await storeKey(tx, deps, { orgId, userId: old.createdBy, actor, name: old.name, limits })
-  // 3. The end of the old key. It never lasts longer than it would have.
+  // 2. The end of the old key. It never lasts longer than it would have. First: without an overlap the successor takes its place.
   const { nowMs } = await keyLifetimeOf(tx, orgId)
   const end = new Date(nowMs + overlapSeconds * 1_000)
   if (overlapSeconds === 0) await revokeApiKey(tx, orgId, keyId, null)
   else if (old.expiresAt === null || old.expiresAt > end) await updateKey(tx, orgId, keyId, { ...old, expiresAt: end })
+  // 3. The successor.
+  await limitEnd(tx, deps, { orgId, limits, isAsked: expiresAt != null })
+  const created = await storeKey(tx, deps, { orgId, userId: old.createdBy, actor, name: old.name, limits })
   const details = { successor: created.id, key_prefix: created.keyPrefix, overlap_seconds: overlapSeconds }
   await recordAudit(tx, { orgId, action: 'key.rotated', actor, targetId: keyId, details })
   await announceNew(tx, created, { orgId, userId: old.createdBy, actor, name: old.name, limits })

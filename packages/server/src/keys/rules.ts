@@ -194,7 +194,10 @@ type Change = Caller & {
   limits: AskedLimits
 }
 
-/** Renames the key, or changes what it is limited to. It takes effect on every request that starts after the commit. */
+/**
+ * Renames the key, or changes what it is limited to. It takes effect on every request that starts after the commit. Call it with the
+ * organization locked: two changes by a key of itself would each wait for the other.
+ */
 export async function changeKey(
   tx: Transaction,
   deps: Pick<CreationDeps, 'keyDaysMax'>,

@@ -4,9 +4,9 @@ import ipaddr from 'ipaddr.js'
 /** A parsed CIDR network. */
 export type Network = [address: ipaddr.IPv4 | ipaddr.IPv6, bits: number]
 
-/** Full notation only: short or octal forms could mean another address than intended (10/8 as 0.0.0.10/8). */
+/** Full notation only: short or octal forms could mean another address than intended (10/8 as 0.0.0.10/8, ::010.0.0.1). */
 export const isAddress = (text: string): boolean =>
-  ipaddr.IPv4.isValidFourPartDecimal(text) || (/^[0-9a-f:.]+$/i.test(text) && ipaddr.IPv6.isValid(text))
+  ipaddr.IPv4.isValidFourPartDecimal(text) || (/^[0-9a-f:.]+$/i.test(text) && ipaddr.IPv6.isValid(text) && isIPv6(text))
 
 export function readNetwork(text: string): Network | null {
   const [, address, bits] = /^([^/]+)\/(0|[1-9]\d{0,2})$/.exec(text) ?? []

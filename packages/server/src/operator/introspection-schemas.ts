@@ -116,5 +116,10 @@ export const authorizationQuery = closed({
   database_id: Type.Optional(
     id('db', 'The database that the request is about. A key that is limited to others is refused.'),
   ),
-  permission: Type.Optional(Type.Enum([...permissions], { description: 'A permission that the token must have.' })),
+  permission: Type.Optional(
+    Type.Enum([...permissions], {
+      description:
+        'A permission that the token must have. A key that is limited to some permissions or databases is refused without it.',
+    }),
+  ),
 })

@@ -137,8 +137,11 @@ export function introspectionRoutes(deps: {
         if (!mayComeFrom(found, question.address)) throw addressRefused(question.address!)
         checkDatabase(found.access, query.database_id as DatabaseId | undefined)
         const permission = query.permission as Permission | undefined
-        if (restrictionsOf(found.access)?.permissions !== undefined && permission === undefined) {
-          throw keyRestricted('This API key is limited to some permissions, and `permission` was not given.')
+        const { permissions, databases } = restrictionsOf(found.access) ?? {}
+        if ((permissions ?? databases) !== undefined && permission === undefined) {
+          throw keyRestricted(
+            'This API key is limited to some permissions or databases, and `permission` was not given.',
+          )
         }
         if (permission !== undefined) checkPermission(found.access, permission)
         if (permission !== undefined && isRefused(found.access, permission)) throw loginRequired()

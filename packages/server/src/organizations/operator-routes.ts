@@ -203,7 +203,7 @@ const userOf = ({ id, email, name, subject, verified_by, is_service: service, cr
 })
 
 /** `keyhook user` over HTTP. */
-export function operatorUserRoutes({ db }: { db: Database }): Route[] {
+export function operatorUserRoutes({ db, transact }: { db: Database; transact: Transact }): Route[] {
   return [
     operatorRoute({
       method: 'POST',
@@ -274,10 +274,10 @@ export function operatorUserRoutes({ db }: { db: Database }): Route[] {
       basis: here,
       summary: 'Remove a user',
       description:
-        'Removes the user from every organization. Their keys and login tokens stop at once; their webhooks and databases stay. A second call is answered like the first.',
+        'Removes the user from every organization. Their keys and login tokens stop at once, the keys of a service member for good; their webhooks and databases stay. A second call is answered like the first.',
       success: { status: 204, description: 'There is no such user any more.' },
       async handler({ actor, params: { userId } }) {
-        await ensureNoUser(db, actor, { userId })
+        await ensureNoUser(transact, actor, { userId })
         return { status: 204 }
       },
     }),

@@ -174,12 +174,13 @@ type Removal = { orgId: OrgId; userId: UserId; revokesKeys?: boolean }
 
 export async function removeMember(db: Database, actor: Actor, removal: Removal): Promise<void> {
   const { orgId, userId } = removal
-  // Without a hint, dispatchers find events by polling.
-  const transact = createTransact(db, () => {})
-  if (!(await ensureNoMember(transact, actor, removal))) {
+  if (!(await ensureNoMember(withoutHint(db), actor, removal))) {
     throw new Fault('not_found', { public: `${userId} is not a member of ${orgId}.` })
   }
 }
+
+/** Without a hint, dispatchers find events by polling. */
+const withoutHint = (db: Database): Transact => createTransact(db, () => {})
 
 /** Returns whether there was something to remove. Organization and user have to exist, or to have existed. */
 export async function ensureNoMember(
@@ -215,21 +216,34 @@ export async function endMembership(
 
 /** Removes the user from all organizations. Their keys stop working; their webhooks and databases stay. */
 export async function removeUser(db: Database, actor: Actor, { userId }: { userId: UserId }): Promise<void> {
-  if (!(await ensureNoUser(db, actor, { userId }))) throw noSuch('user', userId)
+  if (!(await ensureNoUser(withoutHint(db), actor, { userId }))) throw noSuch('user', userId)
 }
 
 /** Returns whether there was something to remove. The user has to exist, or to have existed. */
-export async function ensureNoUser(db: Database, actor: Actor, { userId }: { userId: UserId }): Promise<boolean> {
-  return db.begin(async (tx) => {
-    if (!(await lockUser(tx, userId))) {
+export async function ensureNoUser(transact: Transact, actor: Actor, { userId }: { userId: UserId }): Promise<boolean> {
+  return transact(async (tx) => {
+    const user = await lockUser(tx, userId)
+    if (user === null) {
       if (!(await userExisted(tx, userId))) throw noSuch('user', userId)
       return false
     }
-    for (const orgId of await removeUserRow(tx, userId)) {
-      await recordAudit(tx, { orgId, action: 'user.removed', actor, targetId: userId })
-    }
+    await endMemberships(tx, actor, { userId, isService: user.is_service, action: 'user.removed' })
     return true
   })
+}
+
+/** Removes the user, too. As in `endMembership`, the keys of a service member end for good. Returns the organizations that were left. */
+export async function endMemberships(
+  tx: PublishingTransaction,
+  actor: Actor,
+  { userId, isService, action }: { userId: UserId; isService: boolean; action: 'user.removed' | 'user.deleted' },
+): Promise<OrgId[]> {
+  const left = await removeUserRow(tx, userId)
+  for (const orgId of left) {
+    await recordAudit(tx, { orgId, action, actor, targetId: userId })
+    if (isService) await revokeKeysOf(tx, orgId, userId, actor)
+  }
+  return left
 }
 
 /** For operators, who may know what exists. Members always get `notFound`. */

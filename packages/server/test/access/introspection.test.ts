@@ -8,6 +8,7 @@ import { captureLog } from '../kit/captured-log.ts'
 import { call } from '../kit/client.ts'
 import { startApiForTest, testOperator } from '../kit/installation.ts'
 import { ownedApi } from '../kit/owned-api.ts'
+import { recordUsage } from '../kit/usage.ts'
 
 const api = ownedApi()
 
@@ -260,6 +261,22 @@ describe('the answer to a subrequest of a proxy', () => {
       204,
       { 'x-keyhook-user': api.owner.userId, 'x-keyhook-token-type': 'login' },
     ])
+  })
+
+  test('is 204 for a key of some databases only if the permission and one of them are given', async () => {
+    const used = { orgId: api.orgId, userId: api.owner.userId, from: '2020-01-31T22:00:00Z', to: null }
+    const [mine, other] = [await recordUsage(api.db, used), await recordUsage(api.db, used)]
+    const url = `${api.url}/platform/v1/organizations/${api.orgId}/api-keys`
+    const body = { name: 'x', databases: [mine] }
+    const { api_key: key } = (await call<{ api_key: string }>(url, { token: api.owner.token, body })).body
+    expect((await authorize(key, `?database_id=${mine}&permission=databases:read`)).status).toBe(204)
+    for (const query of [
+      '?permission=databases:read',
+      `?database_id=${other}&permission=databases:read`,
+      `?database_id=${mine}`,
+      `?database_id=${mine}&permission=webhooks:read`,
+    ])
+      expect((await authorize(key, query)).body, query).toMatchObject({ code: 'auth.key_restricted' })
   })
 
   test('is 401 for a token that is missing, invalid or sent twice', async () => {

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { isRefusedToKeys, permissionTable, roles } from '../../src/access/roles.ts'
+import { keyPermissions } from '../../src/access/restrictions.ts'
+import { isRefusedToKeys, type Permission, permissions, permissionTable, roles } from '../../src/access/roles.ts'
 import { createOpenApi } from '../../src/compose/openapi.ts'
 import { guidePath, guides } from '../../src/http/guides.ts'
 import type { Route } from '../../src/http/route.ts'
@@ -143,6 +144,25 @@ test('every route answers every kind of caller as the permission table says', as
     }
   }
   expect(wrong).toEqual([])
+})
+
+test('a key that has every permission but the one that a route needs is refused there', async () => {
+  const without = new Map<Permission, string>()
+  for (const permission of permissions) {
+    const others = keyPermissions.filter((one) => one !== permission && one !== `${permission}:own`)
+    const made = await call<Made>(`${api.url}/platform/v1/organizations/${orgId}/api-keys`, {
+      token: callers.owner!,
+      body: { name: permission, permissions: others },
+    })
+    without.set(permission, made.body.api_key)
+  }
+  for (const route of routes) {
+    if (route.needs === 'operator') continue
+    const { status, body, headers } = await knock(route, without.get(route.needs)!)
+    const answer = [status, body.code, headers.get('www-authenticate')]
+    const scope = expect.stringContaining(`scope="${route.needs}"`)
+    expect(answer, `${route.method} ${route.path}`).toEqual([403, 'auth.key_restricted', scope])
+  }
 })
 
 test('every permission of the table is used by a route, and names every role', () => {

@@ -3,10 +3,14 @@ import { expect, test } from 'vitest'
 import { operator } from '../../src/access/audit.ts'
 import { newId, type UserId } from '../../src/lib/ids.ts'
 import { insertSession } from '../../src/login/console-sessions.ts'
+import { pinSubject } from '../../src/login/openid.ts'
 import { createUser, removeUser } from '../../src/organizations/rules.ts'
 import { wasRemoved } from '../../src/organizations/users.ts'
 import { call } from '../kit/client.ts'
 import { ownedApi } from '../kit/owned-api.ts'
+import { createBrowser, signIn } from '../login/browser.ts'
+import { createAuthenticator } from '../login/support/authenticator.ts'
+import { add, atLocalhost } from '../login/support/passkeys.ts'
 import { type Deletion, eraseAll, linesAbout } from './support/erasing.ts'
 
 const api = ownedApi()
@@ -64,6 +68,22 @@ test('a deleted user has no access from the answer on, and only the bare id stay
   // A second call is the same deletion; there is nothing left to compare a confirmation with.
   expect((await remove(userId, 'x')).body.id).toBe(answer.body.id)
   expect((await remove(newId('usr'), 'x')).status).toBe(404)
+})
+
+test('audit logs lose the subject of the OpenID issuer and the names of passkeys', async () => {
+  const { userId } = await api.person([{ orgId: api.orgId, role: 'member' }])
+  const { email } = await api.db<{ email: string }[]>`select email from keyhook.users where id = ${userId}`.one()
+  const login = { kind: 'login', userId, tokenId: null, address: '203.0.113.7' } as const
+  expect(await pinSubject(api.db, userId, 'sub-of-the-issuer', login)).toBe(true)
+  const browser = await signIn(api, userId, createBrowser(atLocalhost(api.url)))
+  const { id } = (await add(browser, createAuthenticator(), 'Phone of Katherine')).body
+  expect((await browser.send('DELETE', `/console/passkeys/${id}`)).status).toBe(204)
+  const texts = ['sub-of-the-issuer', 'Katherine']
+  const audited = (await linesAbout(api.db, texts)).filter((line) => line.startsWith('audit_entries'))
+  expect(audited).toHaveLength(3)
+  expect((await remove(userId, email)).status).toBe(202)
+  await eraseAll(api.db)
+  expect(await linesAbout(api.db, texts)).toEqual([])
 })
 
 test('invitations of an address that the user never confirmed stay, because they are for its owner', async () => {

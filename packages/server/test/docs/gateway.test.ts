@@ -1,11 +1,12 @@
 import { readFile } from 'node:fs/promises'
-import fastify from 'fastify'
+import fastify, { type FastifyRequest } from 'fastify'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { keyhook } from '../../../../examples/gateway/fastify-gateway.ts'
 import { newId } from '../../src/lib/ids.ts'
 import { call } from '../kit/client.ts'
 import { ownedApi } from '../kit/owned-api.ts'
 import { sendRaw } from '../kit/raw-http.ts'
+import { recordUsage } from '../kit/usage.ts'
 import { type GatewayProgram, hasProgram, startGatewayProgram } from './gateway-program.ts'
 
 /*
@@ -25,6 +26,28 @@ async function newKey(): Promise<{ id: string; api_key: string }> {
   return (await call<{ id: string; api_key: string }>(url, { token: api.owner.token, body: { name: 'product' } })).body
 }
 
+async function limitedKey(limits: object): Promise<string> {
+  const url = `${api.url}/platform/v1/organizations/${api.orgId}/api-keys`
+  const made = await call<{ api_key: string }>(url, { token: api.owner.token, body: { name: 'limited', ...limits } })
+  return made.body.api_key
+}
+
+/** Of every gateway here: reading needs `databases:read`, and everything else `databases:create`. */
+async function checkRestrictedKeys(gateway: string): Promise<void> {
+  const ask = async (path: string, token: string, method = 'GET') =>
+    (await call(`${gateway}/organizations/${api.orgId}/${path}`, { token, method })).status
+  const reader = await limitedKey({ permissions: ['databases:read'] })
+  expect([await ask('things', reader), await ask('things', reader, 'POST')]).toEqual([200, 403])
+  expect(await ask('things', await limitedKey({ permissions: ['webhooks:read'] }))).toBe(403)
+  const used = { orgId: api.orgId, userId: api.owner.userId, from: '2020-01-31T22:00:00Z', to: null }
+  const [mine, other] = [await recordUsage(api.db, used), await recordUsage(api.db, used)]
+  const ofDatabase = await limitedKey({ databases: [mine] })
+  const answers = []
+  for (const path of [`databases/${mine}`, `databases/${mine}?a=1`, `databases/${other}`, 'things'])
+    answers.push(await ask(path, ofDatabase))
+  expect(answers).toEqual([200, 200, 403, 403])
+}
+
 const revoke = (id: string) =>
   call(`${api.url}/api/v1/organizations/${api.orgId}/api-keys/${id}`, { method: 'DELETE', token: api.owner.token })
 
@@ -35,8 +58,13 @@ describe('the Fastify plugin', () => {
       url,
       operatorToken,
       organizationOf: ({ params }) => (params as { org?: string }).org,
+      permissionOf: ({ method, url }) =>
+        url === '/about' ? undefined : method === 'GET' ? 'databases:read' : 'databases:create',
+      databaseOf: ({ params }) => (params as { database?: string }).database,
     })
-    app.get('/organizations/:org/things', async ({ keyhook: caller }) => ({ role: caller!.role, key: caller!.key_id }))
+    const handler = async ({ keyhook: caller }: FastifyRequest) => ({ role: caller!.role, key: caller!.key_id })
+    for (const path of ['/organizations/:org/things', '/organizations/:org/databases/:database', '/about'])
+      app.route({ method: ['GET', 'POST'], url: path, handler })
     return { url: await app.listen({ host: '127.0.0.1', port: 0 }), close: () => app.close() }
   }
 
@@ -51,6 +79,15 @@ describe('the Fastify plugin', () => {
     expect((await ask('nonsense', key.api_key)).status).toBe(401)
     await revoke(key.id)
     expect((await ask(api.orgId, key.api_key)).status).toBe(401)
+    await gateway.close()
+  })
+
+  test('lets a restricted key do what it may, and no key where no permission is named', async () => {
+    const gateway = await startGateway(api.url)
+    await checkRestrictedKeys(gateway.url)
+    const { api_key: unrestricted } = await newKey()
+    expect((await call(`${gateway.url}/about`, { token: unrestricted })).status).toBe(403)
+    expect((await call(`${gateway.url}/about`, { token: api.owner.token })).status).toBe(200)
     await gateway.close()
   })
 
@@ -131,12 +168,10 @@ describe.each([
     expect((await call(at(await api.organization('Other')), { token })).status).toBe(403)
   })
 
+  test.skipIf(!isInstalled)('lets a restricted key do what it may', () => checkRestrictedKeys(gateway.url))
+
   test.skipIf(!isInstalled)('lets a key in from its networks only, whatever address the caller claims', async () => {
-    const url = `${api.url}/platform/v1/organizations/${api.orgId}/api-keys`
-    const limitedTo = async (network: string) => {
-      const body = { name: 'limited', allowed_networks: [network] }
-      return (await call<{ api_key: string }>(url, { token: api.owner.token, body })).body.api_key
-    }
+    const limitedTo = (network: string) => limitedKey({ allowed_networks: [network] })
     expect((await call(at(), { token: await limitedTo('127.0.0.0/8') })).status).toBe(200)
     const claimed = { 'x-caller-address': '203.0.113.9', 'x-forwarded-for': '203.0.113.9' }
     const token = await limitedTo('203.0.113.0/24')

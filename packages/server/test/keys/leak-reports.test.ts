@@ -5,6 +5,7 @@ import { hashApiKey, mintApiKey } from '../../src/lib/secrets.ts'
 import { call } from '../kit/client.ts'
 import { apiAlone } from '../kit/composed.ts'
 import { type Person, startApi, startApiForTest, type TestApi } from '../kit/installation.ts'
+import { mailingApi } from '../mail/support/mailing-api.ts'
 import { fileWith, githubKeyPair, type Reported, report } from './support/leak-reports.ts'
 
 const github = githubKeyPair()
@@ -95,6 +96,20 @@ test('a reported key is revoked with its descendants at once, and the report say
   await report(api.url, github, [{ ...found(root.api_key), url: 'https://example.com/' }])
   expect([await events(), await auditOf(), (await detailsOf(root)).leaked_url]).toEqual([expected, audit, place])
   await disableOptionalTypes(api.db, ['key.leaked', 'key.revoked'], { force: true })
+})
+
+test('each owner gets one mail, with the key and the place', async () => {
+  const mailing = await mailingApi({ KEYHOOK_LEAK_REPORT_KEYS_FILE: keysFile })
+  const org = await mailing.api.organization()
+  const { userId, token } = await mailing.api.person([{ orgId: org, role: 'owner' }])
+  await mailing.api.person([{ orgId: org, role: 'admin' }])
+  const url = `${mailing.api.url}/api/v1/organizations/${org}/api-keys`
+  const { body: key } = await call<Key>(url, { token, body: { name: 'ci' } })
+  for (let i = 0; i < 2; i++) await report(mailing.api.url, github, [found(key.api_key)])
+  await mailing.sent()
+  const [user] = await mailing.api.db<{ email: string }[]>`select email from keyhook.users where id = ${userId}`
+  expect(mailing.server.mails.map(({ to }) => to)).toEqual([[user!.email]])
+  expect(mailing.server.mails[0]!.text).toContain(`“ci” (${key.key_prefix}…) was found in public at ${place}`)
 })
 
 test('keys of any organization, restricted keys and keys of former members are found in one report', async () => {

@@ -133,6 +133,13 @@ test('counts of earlier minutes are deleted', async () => {
   )
 })
 
+test('counts of earlier minutes are deleted, also by a process that has nothing to count', async () => {
+  const api = await startApiForTest()
+  await api.db`insert into keyhook.request_counts select date_part('epoch', now()) / 60 - 2, 'x', 1`
+  startLimits(api, {})
+  await expect.poll(() => api.db`select from keyhook.request_counts`, { timeout: 10_000 }).toHaveLength(0)
+})
+
 test('the memory of a node has a bound: more keys than it can count are not limited', async () => {
   const api = await startApiForTest()
   const orgId = newId('org')

@@ -6,6 +6,7 @@ import { createKeyExpiry } from '../../src/keys/expiry.ts'
 import { newId, type OrgId } from '../../src/lib/ids.ts'
 import { isInNetworks } from '../../src/lib/network.ts'
 import { call } from '../kit/client.ts'
+import { routesOf } from '../kit/composed.ts'
 import { type Person, startApi, startApiForTest, type TestApi } from '../kit/installation.ts'
 
 /*
@@ -34,6 +35,7 @@ type Details = {
   allowed_networks: string[] | null
   expires_at: string | null
   created_by: string
+  created_by_key: string | null
   refused: { count: number; last_at: string | null; last_address: string | null }
 }
 
@@ -164,6 +166,33 @@ describe('no widening', () => {
     expect((await change(ofOwner.id, { expires_at: inSeconds(60) }, admin.token)).status).toBe(200)
     const member = await api.person([{ orgId, role: 'member' }])
     expect((await change(ofOwner.id, { name: 'mine' }, member.token)).status).toBe(404)
+  })
+
+  test('no route by which keys are made or changed gives one more than the key of the request has', async () => {
+    const wide = { permissions: null, databases: null, allowed_networks: null, expires_at: null }
+    const bodies = [{ name: 'x' }, { name: 'x', ...wide }, wide, { expires_at: null }, {}]
+    const caller = await create({ ...limits, expires_at: inSeconds(3_600) })
+    const before = await show(caller.id)
+    const free = await create({})
+    const member = { name: 'bot', role: 'admin' }
+    const bot = await call<{ user_id: string }>(platform('service-members'), { token: owner.token, body: member })
+    const routes = routesOf(api).filter(({ audit }) => /^key\.(created|updated|rotated)$/.test(audit ?? ''))
+    expect(routes).toHaveLength(5)
+    for (const { method, path } of routes) {
+      for (const id of [caller.id, free.id]) {
+        const url = api.url + path.replace(':orgId', orgId).replace(':userId', bot.body.user_id).replace(':keyId', id)
+        for (const body of bodies) await call(url, { token: caller.api_key, method, body })
+      }
+    }
+    const listed = await call<Details[]>(platform('api-keys?status=all&limit=100'), { token: owner.token })
+    const made = listed.body.filter(({ created_by_key }) => created_by_key === caller.id)
+    expect(made.length).toBeGreaterThanOrEqual(3)
+    for (const one of [...made, await show(caller.id)]) {
+      expect(one).toMatchObject({ permissions: before.permissions, allowed_networks: before.allowed_networks })
+      expect(Date.parse(one.expires_at!)).toBeLessThanOrEqual(Date.parse(before.expires_at!))
+    }
+    expect(await show(free.id)).toMatchObject({ name: free.name, status: 'active', expires_at: null })
+    expect(listed.body.filter(({ created_by }) => created_by === bot.body.user_id)).toEqual([])
   })
 
   test('widerParts compares each part, and nothing is wider than itself', () => {
@@ -340,7 +369,16 @@ describe('networks', () => {
   })
 
   test('what is no network is refused', async () => {
-    for (const network of ['10/8', '::ffff:10.0.0.1', '::ffff:0:0/96', '10.0.0.0/33', 'localhost', '010.0.0.1', '']) {
+    for (const network of [
+      '10/8',
+      '::ffff:10.0.0.1',
+      '::ffff:0:0/96',
+      '10.0.0.0/33',
+      'localhost',
+      '010.0.0.1',
+      '2001:db8::010.0.0.1',
+      '',
+    ]) {
       const refused = await send(owner.token, { name: 'x', allowed_networks: [network] })
       expect(refused.body.errors?.[0]?.pointer, network).toBe('/allowed_networks/0')
     }
@@ -392,6 +430,25 @@ describe('changing and rotating', () => {
     expect((await get(published('webhooks'), old.api_key)).status).toBe(401)
     const again = await call<Created>(url, { token: made.body.api_key, body: { overlap_seconds: 0 }, headers })
     expect(again.body).toEqual({ id: made.body.id, name: old.name, key_prefix: made.body.key_prefix })
+  })
+
+  test('at the limit of keys a key is rotated without an overlap, and not with one', async () => {
+    const small = await startApiForTest({ KEYHOOK_KEYS_PER_ORG_MAX: '1' })
+    const org = await small.organization()
+    const { token } = await small.person([{ orgId: org, role: 'owner' }])
+    const keys = `${small.url}/platform/v1/organizations/${org}/api-keys`
+    const { id } = (await call<Created>(keys, { token, body: { name: 'only' } })).body
+    const rotated = (body: object) => call<Created & Problem>(`${keys}/${id}/rotate`, { token, body })
+    expect((await rotated({ overlap_seconds: 60 })).body.code).toBe('limit.reached')
+    expect((await rotated({ overlap_seconds: 0 })).status).toBe(201)
+  })
+
+  test('a key changes itself many times at once', async () => {
+    const { id, api_key: key } = await create({ permissions: ['keys:update'] })
+    for (let round = 0; round < 5; round++) {
+      const changes = Array.from({ length: 8 }, (_, n) => change(id, { name: `name ${n}` }, key))
+      expect((await Promise.all(changes)).map(({ status }) => status)).toEqual(Array(8).fill(200))
+    }
   })
 
   test('a key does not outlive its end by rotating itself', async () => {

@@ -1,9 +1,10 @@
 import { describe, expect, test } from 'vitest'
-import { newId, type OrgId } from '../../src/lib/ids.ts'
+import { changeStorageLimit } from '../../src/databases/rules.ts'
+import { type DatabaseId, newId, type OrgId } from '../../src/lib/ids.ts'
 import { hookBody, preparePlatform } from '../http/support/changes.ts'
 import { call } from '../kit/client.ts'
 import { apiAlone } from '../kit/composed.ts'
-import type { Person } from '../kit/installation.ts'
+import { type Person, testOperator } from '../kit/installation.ts'
 import { ownedApi } from '../kit/owned-api.ts'
 import { until } from '../kit/until.ts'
 import { createBrowser, signIn } from '../login/browser.ts'
@@ -153,6 +154,23 @@ test('the storage limits of all databases stay within the quota', async () => {
   expect((await create()).status).toBe(202)
   const { body } = await call<Quotas>(at(orgId, 'quotas'), { token: owner.token })
   expect(body).toMatchObject({ databases: { used: 3 }, database_bytes: { used: 25 * gb, limit: 25 * gb } })
+})
+
+test('the storage limit of one database is not raised beyond what the quota leaves', async () => {
+  await preparePlatform(api)
+  const { orgId } = await limited({ database_bytes: 25 * gb })
+  const owner = await ownerOf(orgId)
+  const id = (await creations.databases!(orgId, owner)).body.id as DatabaseId
+  await creations.databases!(orgId, owner)
+  const change = (gigabytes: number | null) =>
+    changeStorageLimit(api.db, testOperator, api.config, { id, limitBytes: gigabytes && gigabytes * gb })
+  await expect(change(16)).rejects.toMatchObject({ code: 'limit.reached' })
+  await change(15)
+  const { body } = await call<Quotas>(at(orgId, 'quotas'), { token: owner.token })
+  expect(body.database_bytes!.used).toBe(25 * gb)
+  // Less is always allowed, and so is the setting again where that is less.
+  await limited({ database_bytes: 1 * gb }, orgId)
+  await change(null)
 })
 
 test('a quota of archives refuses backups, with its own text', async () => {

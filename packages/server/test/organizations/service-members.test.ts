@@ -1,9 +1,12 @@
 import { describe, expect, test } from 'vitest'
 import { findAccess } from '../../src/access/access.ts'
 import type { Role } from '../../src/access/roles.ts'
+import { enableOptionalTypes } from '../../src/delivery/event-types.ts'
 import type { OrgId, UserId } from '../../src/lib/ids.ts'
+import { removeUser } from '../../src/organizations/rules.ts'
 import { checkMayLogIn } from '../../src/organizations/users.ts'
 import { call } from '../kit/client.ts'
+import { testOperator } from '../kit/installation.ts'
 import { ownedApi } from '../kit/owned-api.ts'
 import { createBrowser, linkFor, tokenOf } from '../login/browser.ts'
 
@@ -279,6 +282,29 @@ describe('a key of a service member', () => {
     const path = `${api.url}/operator/v1/members/${byOperator.orgId}/${byOperator.bot.user_id}`
     expect((await call(path, { token: await api.operatorToken(), method: 'DELETE' })).status).toBe(204)
     expect(await statusOf(byOperator.orgId, byOperator.key.api_key)).toBe(401)
+  })
+
+  test.each<[string, (userId: UserId, token: string) => Promise<unknown>]>([
+    ['removed', (userId, token) => call(`${api.url}/operator/v1/users/${userId}`, { token, method: 'DELETE' })],
+    ['removed by a command', (userId) => removeUser(api.db, testOperator, { userId })],
+    [
+      'deleted',
+      (userId, token) =>
+        call(`${api.url}/operator/v1/users/${userId}/deletion`, { token, body: { confirm: 'deploy' } }),
+    ],
+  ])('is revoked, with an audit entry and key.revoked, when its user is %s', async (_, end) => {
+    await enableOptionalTypes(api.db, ['key.revoked'])
+    const { orgId, owner, bot, key } = await served()
+    await end(bot.user_id, await api.operatorToken())
+    const listed = await call<object[]>(`${publishedKeys(orgId)}?status=revoked`, { token: owner.token })
+    expect(listed.body).toMatchObject([{ id: key.id }])
+    const [entry] = (await auditOf(orgId, owner.token)).filter(({ action }) => action === 'key.revoked')
+    expect(entry).toMatchObject({ target_id: key.id, details: { member_removed: bot.user_id } })
+    const events = await api.db<{ body: string }[]>`
+      select body from keyhook.events where org_id = ${orgId} and type = 'key.revoked'`
+    expect(events.map(({ body }) => JSON.parse(body).data)).toMatchObject([
+      { api_key_id: key.id, reason: 'member_removed' },
+    ])
   })
 
   test('is in the audit log with the person who made it and the service member that it acts as', async () => {
