@@ -61,7 +61,11 @@ inBrowser('deliveries', () => {
     await page.waitForURL(/delivery=dlv_/)
     const id = new URL(page.url()).searchParams.get('delivery')!
     await page.goto(consoleUrl(`/deliveries?status=succeeded&delivery=${id}`))
-    await page.getByRole('complementary', { name: 'Attempt' }).getByText(eventId).first().waitFor()
+    const panel = page.getByRole('complementary', { name: 'Attempt' })
+    await panel.getByText(eventId).first().waitFor()
+    await panel.getByText(/^Next attempt in [\d:]+$/).waitFor()
+    await clientOf().webhooks.pause(webhook.id, {})
+    await panel.getByText(/the webhook is paused and resumes in/).waitFor()
 
     await page.goto(consoleUrl('/keys'))
     await page.getByRole('heading', { name: 'API keys', level: 1 }).waitFor()
@@ -89,6 +93,9 @@ inBrowser('deliveries', () => {
     await dialog.getByLabel('Until').fill('2001-01-01T00:00')
     await dialog.getByText('The start must be before the end.').waitFor()
     expect(await dialog.getByRole('button', { name: 'Redeliver' }).isDisabled()).toBe(true)
+    await dialog.getByLabel('Events from').fill('2000-01-01T00:00')
+    await dialog.getByText('No failed delivery in this time range.').waitFor()
+    expect(await dialog.getByRole('button', { name: 'Nothing to redeliver' }).isDisabled()).toBe(true)
     await dialog.getByLabel('Until').fill('2999-01-01T00:00')
     await dialog.getByRole('button', { name: 'Redeliver 1 delivery' }).click()
     await dialog.getByRole('heading', { name: 'Redelivery is under way' }).waitFor()
@@ -135,13 +142,91 @@ inBrowser('deliveries', () => {
     await expect.poll(() => groups.count()).toBe(closed)
   })
 
-  test('a long list holds what is seen, and loads older attempts while one scrolls', async () => {
+  test('an attempt that has ended leaves the list of those being sent, and is followed where it is open', async () => {
+    const { webhook, receiver, send } = await failingWebhook()
+    await send()
+    await expect.poll(() => receiver.received.length).toBe(1)
+    const page = await openAs(owner, '/keys')
+    let isSending = true
+    await page.route(/platform\/v1\/.*\/deliveries[?/]/, async (route) => {
+      if (!isSending) return route.continue()
+      const response = await route.fetch({ url: route.request().url().replace('status=sending', 'status=failed') })
+      const sending = (attempt: object) => ({ ...attempt, status: 'sending' })
+      const body = await response.json()
+      return route.fulfill({ response, json: Array.isArray(body) ? body.map(sending) : sending(body) })
+    })
+    await page.goto(consoleUrl(`/deliveries?webhook=${webhook.id}&status=sending`))
+    await rows(page).getByText('Sending').click()
+    await page.waitForURL(/delivery=dlv_/)
+    const outside = page.url().replace('status=sending', 'error=timeout')
+    isSending = false
+    await page.getByRole('heading', { name: 'No attempt matches these filters' }).waitFor()
+    const panel = page.getByRole('complementary', { name: 'Attempt' })
+    await panel.getByText('The endpoint is not available.').waitFor()
+
+    isSending = true
+    await page.goto(outside)
+    await panel.getByText('Sending').waitFor()
+    isSending = false
+    await panel.getByText('The endpoint is not available.').waitFor()
+  })
+
+  test('charts of more attempts than are counted say from when on they are', async () => {
+    const { receiver, send } = await failingWebhook()
+    await send()
+    await expect.poll(() => receiver.received.length).toBe(1)
+    const page = await openAs(owner, '/deliveries')
+    const titles = page.locator('figcaption > strong')
+    await expect.poll(() => titles.allTextContents()).toEqual(['Outcomes, last 24 hours', 'Latency, last 24 hours'])
+    await page.route(/\/delivery-summary\?/, async (route) => {
+      const response = await route.fetch()
+      const since = new Date(Date.now() - 3_600_000).toISOString()
+      return route.fulfill({ response, json: { ...(await response.json()), since } })
+    })
+    await page.reload()
+    await titles.getByText(/^Outcomes, newest attempts, since [A-Z][a-z]+ \d+, \d\d:\d\d$/).waitFor()
+    await page.goto(consoleUrl(''))
+    await page.getByRole('heading', { name: /^Newest attempts, since [A-Z][a-z]+ \d+, \d\d:\d\d$/ }).waitFor()
+  })
+
+  test('a filter by a deleted webhook is shown, and a recovery starts with one that exists', async () => {
+    const [kept, deleted] = [await failingWebhook(), await failingWebhook()]
+    await clientOf().webhooks.delete(deleted.webhook.id)
+    const page = await openAs(owner, `/deliveries?webhook=${deleted.webhook.id}`)
+    await page.getByRole('button', { name: 'Redeliver failed' }).click()
+    const dialog = page.getByRole('dialog')
+    const chosen = await dialog.getByLabel('Webhook').inputValue()
+    expect((await clientOf().webhooks.list().toArray()).map(({ id }) => id)).toContain(chosen)
+    await dialog.getByText(/No failed delivery|did not arrive\. Nothing/).waitFor()
+    await page.getByRole('button', { name: 'Cancel' }).click()
+    const filter = page.getByRole('search').getByLabel('Webhook')
+    expect(await filter.inputValue()).toBe(deleted.webhook.id)
+    await filter.selectOption({ label: kept.webhook.url.replace('https://', '') })
+    await page.waitForURL((url) => url.searchParams.get('webhook') === kept.webhook.id)
+  })
+
+  test('a long list holds what is seen, loads older attempts while one scrolls, and keeps them when it is not live', async () => {
     const { webhook, receiver, send } = await failingWebhook()
     await send()
     await expect.poll(() => receiver.received.length).toBe(1)
     await addAttempts(webhook.id, { count: 450, everySeconds: 60, failing: 7 })
     const page = await openAs(owner, `/deliveries?webhook=${webhook.id}`)
     await rows(page).first().waitFor()
+    const requests = { newest: 0, older: 0 }
+    let isBroken = true
+    await page.route(/platform\/v1\/.*\/deliveries\?/, (route) => {
+      const isOlder = route.request().url().includes('cursor=')
+      requests[isOlder ? 'older' : 'newest'] += 1
+      return isOlder && isBroken ? route.fulfill({ status: 500 }) : route.continue()
+    })
+    await page.mouse.wheel(0, 20_000)
+    // A page that fails is not asked for again before somebody wants it.
+    await page.getByText('The list could not be updated.').waitFor()
+    const { newest, older } = requests
+    await expect.poll(() => requests.newest).toBeGreaterThan(newest + 1)
+    expect(requests.older).toBe(older)
+    isBroken = false
+    await page.getByRole('button', { name: 'Try again' }).click()
     await expect
       .poll(async () => {
         await page.mouse.wheel(0, 20_000)
@@ -149,6 +234,15 @@ inBrowser('deliveries', () => {
       })
       .toBeGreaterThan(0)
     expect(await rows(page).count()).toBeLessThan(60)
+
+    const list = page.getByRole('list', { name: 'Attempts, newest first' })
+    const height = await list.getAttribute('style')
+    await page.getByRole('button', { name: 'Live', exact: true }).click()
+    await page.getByRole('button', { name: 'Paused' }).click()
+    await page.getByRole('button', { name: 'Live', exact: true }).waitFor()
+    const before = requests.newest
+    await expect.poll(() => requests.newest).toBeGreaterThan(before + 1)
+    expect(await list.getAttribute('style')).toBe(height)
   })
 
   test('a time is chosen with a click on a bar, or by hand, and stays in the address', async () => {
@@ -163,9 +257,21 @@ inBrowser('deliveries', () => {
     await bars.nth(10).locator('..').click()
     await page.waitForURL(/since=.*until=/)
     await expect.poll(() => rows(page).count()).toBe(1)
-    await page.getByLabel('Until').fill('')
+    const clear = async (label: string) => {
+      await page.getByLabel(label).fill('')
+      await page.getByLabel(label).blur()
+    }
+    await clear('From')
+    await page.waitForURL((url) => !url.searchParams.has('since') && url.searchParams.has('until'))
+    await page.getByLabel('From').fill('2020-01-01T12:00')
+    await page.waitForURL(/since=2020-01-01/)
+    await clear('Until')
     await page.waitForURL((url) => !url.searchParams.has('until'))
     await expect.poll(() => rows(page).count()).toBeGreaterThan(5)
+    // All of that is one step of the history.
+    await page.goBack()
+    await page.waitForURL((url) => !url.searchParams.has('since') && !url.searchParams.has('until'))
+    await page.goForward()
     await page.reload()
     expect(await page.getByLabel('Time').inputValue()).toBe('chosen')
     await page.getByLabel('Time').selectOption('Last hour')

@@ -22,6 +22,7 @@ type Loaded = { attempts: Attempt[]; next: string | null }
 export function useLiveDeliveries(organization: string, filter: DeliveryFilter, isLive: boolean) {
   const [loaded, setLoaded] = useState<Loaded | null>(null)
   const [error, setError] = useState<unknown>(null)
+  const [olderError, setOlderError] = useState<unknown>(null)
   const [isLoadingMore, setLoadingMore] = useState(false)
   const [round, setRound] = useState(0)
   const queries = useQueryClient()
@@ -30,9 +31,12 @@ export function useLiveDeliveries(organization: string, filter: DeliveryFilter, 
 
   // biome-ignore lint/correctness/useExhaustiveDependencies: `key` stands for the filter, and `round` for "try again"
   useEffect(() => {
-    current.current = key
-    setLoaded(null)
+    if (current.current !== key) {
+      current.current = key
+      setLoaded(null)
+    }
     setError(null)
+    setOlderError(null)
     const abort = new AbortController()
     let timer: ReturnType<typeof setTimeout> | undefined
     const poll = async () => {
@@ -62,9 +66,12 @@ export function useLiveDeliveries(organization: string, filter: DeliveryFilter, 
     setLoadingMore(true)
     try {
       const page = await readPage(organization, filter, next)
-      if (current.current === key) setLoaded((before) => before && append(before, page))
+      if (current.current === key)
+        setLoaded((before) =>
+          before?.next === next ? { attempts: [...before.attempts, ...page.items], next: page.next } : before,
+        )
     } catch (caught) {
-      setError(caught)
+      if (current.current === key) setOlderError(caught)
     } finally {
       setLoadingMore(false)
     }
@@ -72,36 +79,30 @@ export function useLiveDeliveries(organization: string, filter: DeliveryFilter, 
 
   return {
     attempts: loaded?.attempts,
-    error,
-    hasMore: next !== null,
+    error: error ?? olderError,
+    // After a failure the next try is the user's: the list asks whenever it may.
+    hasMore: next !== null && olderError === null,
     isLoadingMore,
     loadMore,
     retry: () => setRound((before) => before + 1),
   }
 }
 
-/** Puts a fresh first page in front. If more than a page is new, what lies between is unknown, so we start over from it. */
-function merge(before: Loaded | null, page: Page<Attempt>): Loaded {
-  if (before === null) return { attempts: page.items, next: page.next }
+/**
+ * Puts a fresh first page in the place of its part of what is loaded: what is missing there has left the list, as attempts leave the
+ * filter "Sending". If more than a page is new, what lies between is unknown, so we start over from it.
+ */
+function merge(before: Loaded | null, { items, next }: Page<Attempt>): Loaded {
+  const known = before?.attempts ?? []
+  const mayBeSame = next !== null || items.length === known.length
   // Nothing new: the same array, so that nothing is rendered or measured again.
-  if (page.items.length > 0 && page.items.every((item, index) => isSame(item, before.attempts[index]))) return before
-  const fresh = new Set(page.items.map(({ id }) => id))
-  const rest = before.attempts.filter(({ id }) => !fresh.has(id))
-  const overlaps = rest.length < before.attempts.length
-  if (!overlaps && page.next !== null) return { attempts: page.items, next: page.next }
-  const attempts = [...page.items, ...rest]
-  // Clocks of dispatchers differ, so a fresh attempt may be older than a known one.
-  const [last, first] = [page.items.at(-1)?.started_at ?? '', rest[0]?.started_at ?? '']
-  if (last < first) attempts.sort((a, b) => (a.started_at < b.started_at ? 1 : a.started_at > b.started_at ? -1 : 0))
-  return { attempts, next: before.attempts.length <= page.items.length ? page.next : before.next }
+  if (before !== null && mayBeSame && items.every((item, index) => isSame(item, known[index]))) return before
+  // Lists are in the order of their ids.
+  const [newest, last] = [known[0]?.id ?? '', items.at(-1)?.id ?? '']
+  const older = next === null || newest < last ? [] : known.filter(({ id }) => id < last)
+  return { attempts: [...items, ...older], next: older.length === 0 ? next : before!.next }
 }
 
 /** What changes in an attempt comes with its end. */
 const isSame = (a: Attempt, b: Attempt | undefined): boolean =>
   a.id === b?.id && a.status === b.status && a.next_attempt_at === b.next_attempt_at
-
-/** Only the end can hold the same ones: a poll may have put them there. Of 100,000 the rest is not looked at. */
-function append(before: Loaded, page: Page<Attempt>): Loaded {
-  const known = new Set(before.attempts.slice(-2 * pageSize).map(({ id }) => id))
-  return { attempts: [...before.attempts, ...page.items.filter(({ id }) => !known.has(id))], next: page.next }
-}

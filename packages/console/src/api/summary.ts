@@ -10,10 +10,14 @@ const bucketSeconds: Record<Range, number> = { '1h': 120, '24h': 3_600, '7d': 21
 export const summaryQuery = (organization: string, range: Range, webhookId?: string, isLive = true) =>
   queryOptions({
     queryKey: [organization, 'summary', range, webhookId],
-    queryFn: ({ signal }) => {
+    queryFn: async ({ signal }) => {
       // Exactly the range, so that the numbers are those of the list. The first bar is a part of its time, like the last.
       const since = new Date(Date.now() - rangeMs(range)).toISOString()
-      return client.deliveries.summary({ organization, since, bucketSeconds: bucketSeconds[range], webhookId, signal })
+      const asked = { organization, since, bucketSeconds: bucketSeconds[range], webhookId, signal }
+      const summary = await client.deliveries.summary(asked)
+      const sinceMs = Date.parse(summary.since)
+      // Set where not all were counted: those from then on were.
+      return { ...summary, cutAt: sinceMs > Date.parse(since) ? minuteText(sinceMs) : null }
     },
     refetchInterval: isLive ? 10_000 : false,
     placeholderData: (before) => before,

@@ -9,8 +9,11 @@ export type Bar = {
   /** Its start, in milliseconds since 1970. */
   at: number
   label: string
+  /** None where nothing was measured. */
   parts: readonly { tone: Tone; value: number }[]
 }
+
+const notMeasured = 'not measured'
 
 const axis = 18
 /** Room for the numbers at the right. */
@@ -52,17 +55,20 @@ export function BarChart({
     .range([0, width])
     .paddingInner(0.25)
   const y = scaleLinear()
-    .domain([0, Math.max(...sums, 1)])
+    // With less than three, an axis of counts would have halves.
+    .domain([0, Math.max(...sums, 3)])
     .nice(3)
     .range([height - axis, 6])
   const shown = hovered === null ? undefined : bars[hovered]
+  const textOf = ({ parts }: Bar) =>
+    parts.map(({ value }, index) => `${format(value)} ${names[index]}`).join(', ') || notMeasured
   return (
     <figure className={onSelect ? 'chart chart-selectable' : 'chart'}>
       <figcaption className="row row-wrap">
         <strong className="grow">{title}</strong>
         {shown ? (
           <span className="small muted number" aria-hidden="true">
-            {`${shown.label}: ${shown.parts.map(({ value }, index) => `${format(value)} ${names[index]}`).join(', ')}`}
+            {`${shown.label}: ${textOf(shown)}`}
           </span>
         ) : (
           legend
@@ -129,6 +135,7 @@ export function BarChart({
             {bars.map((bar) => (
               <tr key={bar.at}>
                 <th>{bar.label}</th>
+                {bar.parts.length === 0 && <td colSpan={names.length}>{notMeasured}</td>}
                 {bar.parts.map(({ value }, index) => (
                   <td key={names[index]}>{format(value)}</td>
                 ))}

@@ -28,6 +28,8 @@ export function Select<T extends string>({ label, options, value, onChange, smal
             {text}
           </option>
         ))}
+        {/* Otherwise the first option would seem to be chosen: of a filter by something deleted, "All". */}
+        {!Object.hasOwn(options, value) && <option value={value}>{value}</option>}
       </select>
     </div>
   )

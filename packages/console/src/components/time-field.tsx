@@ -19,9 +19,15 @@ export function zoneText(local: string): string {
   return `${timeZone} (${parts.find(({ type }) => type === 'timeZoneName')?.value})`
 }
 
-type Props = { label: string; value: string; onChange: (value: string) => void; small?: boolean }
+type Props = {
+  label: string
+  value: string
+  onChange: (value: string) => void
+  onBlur?: () => void
+  small?: boolean
+}
 
-export function TimeField({ label, value, onChange, small = false }: Props) {
+export function TimeField({ label, value, onChange, onBlur, small = false }: Props) {
   return (
     <Field label={label} inline={small}>
       {(attributes) => (
@@ -31,6 +37,7 @@ export function TimeField({ label, value, onChange, small = false }: Props) {
           type="datetime-local"
           value={value}
           onChange={(event) => onChange(event.target.value)}
+          onBlur={onBlur}
         />
       )}
     </Field>

@@ -10,7 +10,7 @@ const explanations: Record<SendErrorCode, Explanation> = {
   },
   dns_timeout: {
     title: 'The DNS server did not answer',
-    fix: 'Check the name servers of the domain. The delivery is retried.',
+    fix: 'Check the name servers of the domain.',
   },
   address_forbidden: {
     title: 'The address is not allowed',
@@ -38,7 +38,7 @@ const explanations: Record<SendErrorCode, Explanation> = {
   },
   tls_timeout: {
     title: 'The TLS handshake took too long',
-    fix: 'The endpoint may be overloaded. The delivery is retried.',
+    fix: 'The endpoint may be overloaded.',
   },
   tls_certificate_invalid: {
     title: 'The certificate is not valid',
@@ -109,14 +109,14 @@ const byStatus: Record<number, Explanation> = {
     title: 'The endpoint is limiting requests',
     fix: 'Set a rate limit for this webhook, or raise the limit of the endpoint.',
   },
-  500: { title: 'The endpoint failed', fix: 'Look at the log of the endpoint at this time. The delivery is retried.' },
+  500: { title: 'The endpoint failed', fix: 'Look at the log of the endpoint at this time.' },
   502: {
     title: 'The proxy could not reach the endpoint',
     fix: 'Check that the application behind the proxy is running.',
   },
   503: {
     title: 'The endpoint is not available',
-    fix: 'The endpoint may be starting or overloaded. The delivery is retried.',
+    fix: 'The endpoint may be starting or overloaded.',
   },
   504: { title: 'The proxy waited too long for the endpoint', fix: 'Answer first, and do the work after that.' },
 }
@@ -129,7 +129,7 @@ export function explainAttempt(code: string | null, status: number | null): Expl
   return (
     explanations[code as SendErrorCode] ?? {
       title: 'The attempt failed',
-      fix: 'See the details below. The delivery is retried.',
+      fix: 'See the details below.',
     }
   )
 }

@@ -224,7 +224,8 @@ export type OutcomeRow = {
 
 /**
  * Outcomes and durations: one row for all, one for each interval and one for each webhook with attempts. The newest attempts of
- * each webhook are read in the order of their index; their number is limited, so a busy organization costs no more than this.
+ * each webhook are read in the order of their index; their number is limited, so a busy organization costs no more than this. Where
+ * one webhook was cut, all are counted from there on.
  */
 export const summarizeAttempts = (
   db: Database,
@@ -249,13 +250,16 @@ export const summarizeAttempts = (
           and a.id < ${uuid7Floor(Math.max(0, untilMs))}::uuid
         order by a.id desc limit (select attempts from share)
       ) a
+    ), cut as materialized (
+      select max(started_at) filter (where place = (select attempts from share)) as cut_at from counted
     )
     select at, webhook_id, count(*) filter (where status = 'succeeded')::int as succeeded,
       count(*) filter (where status <> 'succeeded')::int as failed,
       percentile_disc(0.5) within group (order by duration_us) as p50_us,
       percentile_disc(0.95) within group (order by duration_us) as p95_us,
-      max(started_at) filter (where place = (select attempts from share)) as cut_at
+      (select cut_at from cut) as cut_at
     from counted
+    where started_at >= coalesce((select cut_at from cut), '-infinity')
     group by grouping sets ((), (at), (webhook_id))
     order by at`
 }

@@ -262,7 +262,7 @@ describe('the summary', () => {
     }
   })
 
-  test('counts the newest attempts, and says from when on it has all of them', async () => {
+  test('counts the newest attempts, and says from when on it has all of them, of every webhook', async () => {
     const many = await api.organization()
     const { token } = await api.person([{ orgId: many, role: 'owner' }])
     const hook = await call<{ id: WebhookId }>(`${api.url}/api/v1/organizations/${many}/webhooks`, {
@@ -277,5 +277,9 @@ describe('the summary', () => {
     }
     expect(await total()).toMatchObject({ succeeded: 30, cut_at: null })
     expect(await total(20)).toMatchObject({ succeeded: 20, cut_at: new Date(base + 10 * 60_000) })
+    const quiet = await webhook(many, token)
+    await attempt('quiet, too early', quiet, 1, 'failed', base + 9 * 60_000, 1_000)
+    await attempt('quiet', quiet, 1, 'failed', base + 11 * 60_000, 1_000)
+    expect(await total(40)).toMatchObject({ succeeded: 20, failed: 1, cut_at: new Date(base + 10 * 60_000) })
   })
 })

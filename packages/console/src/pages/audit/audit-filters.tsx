@@ -11,9 +11,7 @@ const given = <T extends string>(value: T | 'any'): T | undefined => (value === 
 /** What, who and when. */
 export function AuditFilters({ search, onChange }: Props) {
   const members = useMembers()?.map((member) => [member.user_id, nameOf(member)]) ?? []
-  const people: Record<string, string> = { any: 'Anyone', ...Object.fromEntries(members), operator: 'The operator' }
-  // Somebody who has left, or a key: the address names them.
-  if (search.actor !== undefined && !(search.actor in people)) people[search.actor] = search.actor
+  const people = { any: 'Anyone', ...Object.fromEntries(members), operator: 'The operator' }
   return (
     <>
       <Select<string>

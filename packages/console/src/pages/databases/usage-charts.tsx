@@ -10,14 +10,14 @@ type Hour = DatabaseUsage['hours'][number]
 
 const hourMs = 3_600_000
 
-/** Every hour of the last seven days; 0 in those in which the database was not measured. */
+/** Every hour of the last seven days. */
 function barsOf(hours: readonly Hour[], value: (hour: Hour) => number): Bar[] {
   const known = new Map(hours.map((hour) => [Date.parse(hour.at), hour]))
   const last = Math.floor(Date.now() / hourMs) * hourMs
   return Array.from({ length: 7 * 24 }, (_, index) => {
     const at = last - (7 * 24 - 1 - index) * hourMs
     const hour = known.get(at)
-    return { at, label: minuteText(at), parts: [{ tone: 'accent', value: hour ? value(hour) : 0 }] }
+    return { at, label: minuteText(at), parts: hour ? [{ tone: 'accent', value: value(hour) }] : [] }
   })
 }
 

@@ -30,7 +30,8 @@ export function DeliveriesPage() {
   const webhooks = useQuery(webhooksQuery(orgId)).data ?? []
   const filter = useFilter(search)
   const deliveries = useLiveDeliveries(orgId, filter, isLive)
-  const change = (changes: Partial<DeliverySearch>) => navigate({ search: (before) => ({ ...before, ...changes }) })
+  const change = (changes: Partial<DeliverySearch>, options?: { replace: boolean }) =>
+    navigate({ search: (before) => ({ ...before, ...changes }), ...options })
   const open = (delivery: string | undefined) =>
     navigate({
       search: (before) => ({ ...before, delivery }),

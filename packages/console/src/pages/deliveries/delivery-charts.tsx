@@ -4,6 +4,7 @@ import { type Bar, BarChart } from '../../components/bar-chart.tsx'
 import { ErrorState, LoadingChart } from '../../components/states.tsx'
 import type { Range } from '../../search.ts'
 import { countText, msText } from '../../words/numbers.ts'
+import { rangeTexts } from '../../words/ranges.ts'
 
 type Props = {
   organization: string
@@ -17,16 +18,18 @@ type Props = {
 /** Outcomes and latency over the chosen time. */
 export default function DeliveryCharts({ organization, webhookId, range, isLive, onTime }: Props) {
   const summary = useQuery(summaryQuery(organization, range, webhookId, isLive))
-  if (summary.error) return <ErrorState error={summary.error} retry={summary.refetch} what="The charts" />
+  if (summary.error && !summary.data)
+    return <ErrorState error={summary.error} retry={summary.refetch} what="The charts" />
   if (summary.data === undefined) return <LoadingChart />
   const { data } = summary
+  const counted = data.cutAt === null ? rangeTexts[range].toLowerCase() : `newest attempts, since ${data.cutAt}`
   const select = ({ at }: Bar) =>
     onTime(new Date(at).toISOString(), new Date(at + data.bucket_seconds * 1_000).toISOString())
   return (
     <div className="chart-cards">
       <section className="card card-body" aria-label="Outcomes">
         <BarChart
-          title="Outcomes"
+          title={`Outcomes, ${counted}`}
           onSelect={select}
           names={['succeeded', 'failed']}
           format={countText}
@@ -48,7 +51,7 @@ export default function DeliveryCharts({ organization, webhookId, range, isLive,
       </section>
       <section className="card card-body" aria-label="Latency">
         <BarChart
-          title="Latency"
+          title={`Latency, ${counted}`}
           overlaid
           onSelect={select}
           names={['p95', 'p50']}

@@ -14,7 +14,7 @@ type Props = {
   search: DeliverySearch
   webhooks: readonly Webhook[]
   isLive: boolean
-  onChange: (changes: Partial<DeliverySearch>) => void
+  onChange: (changes: Partial<DeliverySearch>, options?: { replace: boolean }) => void
   onLive: (isLive: boolean) => void
 }
 
@@ -27,10 +27,7 @@ const statuses = {
 }
 // Not the bare numbers: an object has those before its other keys.
 const answers = ['2xx', '3xx', '4xx', '5xx', '400', '401', '403', '404', '410', '429', '500', '502', '503', '504']
-const answerTexts = (chosen: string | undefined) => {
-  const all = chosen === undefined || chosen === 'none' || answers.includes(chosen) ? answers : [...answers, chosen]
-  return Object.fromEntries(all.map((answer) => [`HTTP ${answer}`, `HTTP ${answer}`]))
-}
+const answerTexts = Object.fromEntries(answers.map((answer) => [`HTTP ${answer}`, `HTTP ${answer}`]))
 const answerKey = (answer: string | undefined) =>
   answer === undefined ? 'any' : answer === 'none' ? answer : `HTTP ${answer}`
 const timeTexts = { ...rangeTexts, chosen: 'Chosen time' }
@@ -52,7 +49,7 @@ export function DeliveryFilters({ organization, search, webhooks, isLive, onChan
       <Select<string>
         small
         label="HTTP status"
-        options={{ any: 'Any HTTP status', none: 'No answer', ...answerTexts(search.answer) }}
+        options={{ any: 'Any HTTP status', none: 'No answer', ...answerTexts }}
         value={answerKey(search.answer)}
         onChange={(answer) => onChange({ answer: given(answer)?.replace('HTTP ', '') })}
       />
@@ -137,8 +134,6 @@ function TimeFilter({ search: { range, since, until }, onChange }: Pick<Props, '
     if (value === 'chosen') onChange({ since: new Date(Date.now() - hourMs).toISOString() })
     else onChange({ range: given<Range>(value), since: undefined, until: undefined })
   }
-  const shown = (time: string | undefined) => (time === undefined ? '' : localMinute(Date.parse(time)))
-  const read = (value: string) => (value === '' ? undefined : new Date(value).toISOString())
   return (
     <>
       <Select<Range | 'any' | 'chosen'>
@@ -150,15 +145,34 @@ function TimeFilter({ search: { range, since, until }, onChange }: Pick<Props, '
       />
       {isChosen && (
         <>
-          <TimeField
-            small
-            label="From"
-            value={shown(since)}
-            onChange={(value) => onChange({ since: read(value) ?? new Date(0).toISOString() })}
-          />
-          <TimeField small label="Until" value={shown(until)} onChange={(value) => onChange({ until: read(value) })} />
+          <ChosenTime label="From" time={since} onChange={(time) => onChange({ since: time }, { replace: true })} />
+          <ChosenTime label="Until" time={until} onChange={(time) => onChange({ until: time }, { replace: true })} />
         </>
       )}
     </>
+  )
+}
+
+type ChosenTimeProps = { label: string; time: string | undefined; onChange: (time: string | undefined) => void }
+
+/** While a time is typed the field has no value. Only one that is left like that has been cleared. */
+function ChosenTime({ label, time, onChange }: ChosenTimeProps) {
+  const [isEmpty, setEmpty] = useState(false)
+  const change = (value: string) => {
+    setEmpty(value === '')
+    if (value !== '') onChange(new Date(value).toISOString())
+  }
+  const leave = () => {
+    if (isEmpty) onChange(undefined)
+    setEmpty(false)
+  }
+  return (
+    <TimeField
+      small
+      label={label}
+      value={isEmpty || time === undefined ? '' : localMinute(Date.parse(time))}
+      onChange={change}
+      onBlur={leave}
+    />
   )
 }

@@ -136,9 +136,9 @@ function Rows({
         </div>
       )}
       <div className="delivery-row delivery-head">
-        <span>Outcome</span>
+        <span>{isGrouped ? 'Outcome in this list' : 'Outcome'}</span>
         <span>{isGrouped ? 'Event' : 'Event and webhook'}</span>
-        <span className="delivery-attempt">{isGrouped ? 'Attempts' : 'Attempt'}</span>
+        <span className="delivery-attempt">{isGrouped ? 'In this list' : 'Attempt'}</span>
         <span className="delivery-duration">Duration</span>
         <span className="delivery-time">{isGrouped ? 'Last attempt' : 'Started'}</span>
       </div>

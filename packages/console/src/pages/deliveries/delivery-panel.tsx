@@ -1,4 +1,4 @@
-import type { OrganizationDelivery as Attempt } from '@keyhook/client'
+import { type OrganizationDelivery as Attempt, KeyhookError } from '@keyhook/client'
 import { useQuery } from '@tanstack/react-query'
 import { Link } from '@tanstack/react-router'
 import { RotateCw, X } from 'lucide-react'
@@ -6,6 +6,7 @@ import { useEffect, useRef, useState } from 'react'
 import { client } from '../../api/client.ts'
 import { eventQuery } from '../../api/event-queries.ts'
 import { useMember } from '../../api/organization.ts'
+import { webhooksQuery } from '../../api/webhook-queries.ts'
 import { AttemptBadge } from '../../components/attempt-badge.tsx'
 import { Button, IconButton } from '../../components/button.tsx'
 import { CopyButton, IdChip } from '../../components/copy.tsx'
@@ -14,6 +15,7 @@ import { ErrorState, LoadingBlock } from '../../components/states.tsx'
 import { exactText, RelativeTime } from '../../components/time.tsx'
 import { Timeline } from '../../components/timeline.tsx'
 import { showToast, toastError } from '../../components/toasts.tsx'
+import { explain } from '../../words/errors.ts'
 import { explainAttempt } from '../../words/send-errors.ts'
 import { curlOf } from './curl.ts'
 import { Body, Headers } from './message.tsx'
@@ -35,6 +37,7 @@ export function DeliveryPanel({ id, known, onOpen, onClose }: Props) {
     queryKey: [organization, 'deliveries', 'one', id],
     queryFn: ({ signal }) => client.deliveries.get(id, { organization, signal }),
     enabled: known === undefined,
+    refetchInterval: ({ state }) => (state.data?.status === 'sending' ? 2_000 : false),
   })
   const attempt = known ?? found.data
   useEffect(() => panel.current?.focus({ preventScroll: true }), [])
@@ -71,6 +74,9 @@ function AttemptDetails({ attempt, onOpen, onClose }: Omit<Props, 'id' | 'known'
   const organization = useMember()
   const orgId = organization.id
   const event = useQuery(eventQuery(orgId, attempt.event_id))
+  const webhooks = useQuery(webhooksQuery(orgId)).data
+  const webhook = webhooks?.find(({ id }) => id === attempt.webhook_id)
+  const isDeleted = webhooks !== undefined && webhook === undefined
   const [isRaw, setRaw] = useState(false)
   const body = event.data?.body ?? ''
   const lane = event.data?.delivered_to.find(({ webhook_id }) => webhook_id === attempt.webhook_id)
@@ -110,9 +116,13 @@ function AttemptDetails({ attempt, onOpen, onClose }: Omit<Props, 'id' | 'known'
           </dd>
           <dt>Webhook</dt>
           <dd className="break">
-            <Link to="/$orgId/webhooks/$webhookId" params={{ orgId, webhookId: attempt.webhook_id }}>
-              {attempt.request.url}
-            </Link>
+            {isDeleted ? (
+              `${attempt.request.url} (deleted)`
+            ) : (
+              <Link to="/$orgId/webhooks/$webhookId" params={{ orgId, webhookId: attempt.webhook_id }}>
+                {attempt.request.url}
+              </Link>
+            )}
           </dd>
           {attempt.request.address && (
             <>
@@ -124,7 +134,15 @@ function AttemptDetails({ attempt, onOpen, onClose }: Omit<Props, 'id' | 'known'
         {lane && (
           <section aria-label="All attempts">
             <h3>All attempts of this event</h3>
-            <Timeline attempts={lane.attempts} status={lane.status} selected={attempt.id} onOpen={onOpen} />
+            <Timeline
+              attempts={lane.attempts}
+              status={lane.status}
+              selected={attempt.id}
+              pausedUntil={webhook?.paused_until ?? null}
+              isSuspended={webhook?.status === 'suspended'}
+              isDeleted={isDeleted}
+              onOpen={onOpen}
+            />
           </section>
         )}
         <Waterfall timings={attempt.request.timings} />
@@ -158,12 +176,17 @@ function AttemptDetails({ attempt, onOpen, onClose }: Omit<Props, 'id' | 'known'
             <Headers headers={attempt.request.headers} first={`POST ${attempt.request.url}`} />
           )}
           {event.data && <Body text={body} isRaw={isRaw} label="Copy the request body" />}
-          {event.error && <p className="small muted">The body is no longer kept.</p>}
+          {event.error && !event.data && <p className="small muted">{withoutBody(event.error)}</p>}
         </section>
       </div>
     </>
   )
 }
+
+const withoutBody = (error: Error): string =>
+  error instanceof KeyhookError && error.status === 404
+    ? 'The body is no longer kept.'
+    : `The body could not be loaded: ${explain(error)}`
 
 function Failure({ attempt }: { attempt: Attempt }) {
   if (attempt.status !== 'failed' && attempt.status !== 'interrupted') return null

@@ -14,7 +14,9 @@ type Props = { organization: string; webhooks: readonly Webhook[]; webhookId: st
 
 /** Sends everything of a time range again that did not arrive. The button says how many that is, before anything is sent. */
 export function Recover({ organization, webhooks, webhookId, onClose }: Props) {
-  const [webhook, setWebhook] = useState(() => webhookId ?? mostFailing(webhooks)?.id ?? '')
+  const [webhook, setWebhook] = useState(
+    () => (webhooks.find(({ id }) => id === webhookId) ?? mostFailing(webhooks))?.id ?? '',
+  )
   const [since, setSince] = useState(() => localMinute(Date.now() - 86_400_000))
   // The field has minutes: the next one, so that what just failed is in the range.
   const [until, setUntil] = useState(() => localMinute(Date.now() + 60_000))
@@ -75,9 +77,9 @@ export function Recover({ organization, webhooks, webhookId, onClose }: Props) {
       <div role="status">
         {!isRange && <Notice kind="warning">The start must be before the end.</Notice>}
         {matching !== undefined && (
-          <Notice kind={matching === 0 ? 'success' : 'info'}>
+          <Notice>
             {matching === 0
-              ? 'The webhook accepted every event of this time range.'
+              ? 'No failed delivery in this time range.'
               : `${deliveriesText(matching)} did not arrive. Nothing has been sent yet.`}
           </Notice>
         )}
@@ -118,8 +120,8 @@ function Progress({
       footer={<Button onClick={onClose}>{isDone ? 'Done' : 'Continue in the background'}</Button>}
     >
       <p role="status">
-        {deliveriesText(recovery.data?.redelivered ?? 0)} in line again. The attempts appear in the list, marked as
-        redelivered.
+        {deliveriesText(recovery.data?.redelivered ?? 0)} in line again. The attempts appear in the list, marked “by
+        hand”.
       </p>
       {recovery.error !== null && <Notice kind="danger">{explain(recovery.error)}</Notice>}
     </Dialog>

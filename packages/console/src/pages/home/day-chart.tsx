@@ -12,7 +12,9 @@ export default function DayChart({ organization }: { organization: string }) {
   return (
     <>
       <div className="card-header">
-        <h2>Attempts of the last 24 hours</h2>
+        <h2>
+          {summary.data?.cutAt ? `Newest attempts, since ${summary.data.cutAt}` : 'Attempts of the last 24 hours'}
+        </h2>
         {summary.data && (
           <p className="legend">
             <span className="legend-success">

@@ -14,7 +14,7 @@ export function WebhookStatus({ webhook }: { webhook: Webhook }) {
   if (webhook.status === 'paused') return <Badge tone="warning">Paused</Badge>
   if (webhook.status !== 'active') return <FailingBadge status={webhook.status} />
   const { success_share: share } = webhook.health
-  if (share === null) return <Badge>No deliveries yet</Badge>
+  if (share === null) return <Badge>No attempts in 24 hours</Badge>
   if (share < 0.5) return <Badge tone="danger">Mostly failures</Badge>
   return share < 0.99 ? <Badge tone="warning">Some failures</Badge> : <Badge tone="success">Healthy</Badge>
 }
@@ -28,10 +28,10 @@ export function SuccessShare({ health }: { health: WebhookHealth }) {
       <progress
         className={health.success_share < 1 ? 'share-bar share-bar-low' : 'share-bar'}
         value={health.success_share}
-        aria-label="Share of attempts that succeeded in the last 24 hours"
+        aria-label="Share of attempts that succeeded"
       />
       <span className="small muted number">
-        {count.format(all)} {all === 1 ? 'attempt' : 'attempts'}
+        {count.format(all)} {all === 1 ? 'attempt' : 'attempts'} since <RelativeTime at={health.since} />
       </span>
     </div>
   )

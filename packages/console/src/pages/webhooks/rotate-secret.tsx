@@ -21,16 +21,20 @@ type Props = { organization: string; webhook: Webhook; onClose: () => void }
 export function RotateSecret({ organization, webhook, onClose }: Props) {
   const [secret, setSecret] = useState<string | null>(null)
   const [hasLeaked, setHasLeaked] = useState(false)
+  const [isBusy, setBusy] = useState(false)
   const rotation = webhook.secret_rotation
   if (secret !== null && hasLeaked)
     return <WebhookSecret title="New signing secret" secret={secret} onClose={onClose} />
-  const create = () =>
+  const create = () => {
+    setBusy(true)
     client.webhooks
       .rotateSecret(webhook.id, hasLeaked ? { overlap_seconds: 0 } : {}, { organization })
       .then((rotated) => {
         setSecret(rotated.secret)
         return refreshWebhooks(organization)
       }, toastError('The secret was not created'))
+      .finally(() => setBusy(false))
+  }
   return (
     <Dialog
       title="Rotate the signing secret"
@@ -53,7 +57,7 @@ export function RotateSecret({ organization, webhook, onClose }: Props) {
                 </span>
               </label>
               <div>
-                <Button look={hasLeaked ? 'danger' : 'primary'} onClick={create}>
+                <Button look={hasLeaked ? 'danger' : 'primary'} busy={isBusy} onClick={create}>
                   {hasLeaked ? 'Replace the secret now' : 'Create new secret'}
                 </Button>
               </div>
@@ -61,7 +65,7 @@ export function RotateSecret({ organization, webhook, onClose }: Props) {
           )}
         </Step>
         <Step number={2} title="Accept both secrets, and send a test event" isDone={rotation?.switched ?? false}>
-          {rotation?.switched === false && <AcceptBoth {...{ organization, webhook, secret, create }} />}
+          {rotation?.switched === false && <AcceptBoth {...{ organization, webhook, secret, isBusy, create }} />}
         </Step>
         <Step number={3} title="Switch to the new secret" isDone={false}>
           {rotation && <Switch {...{ organization, webhook, rotation, onClose }} />}
@@ -85,15 +89,21 @@ const Step = ({ number, title, isDone, children }: StepProps) => (
   </li>
 )
 
-type AcceptBothProps = { organization: string; webhook: Webhook; secret: string | null; create: () => void }
+type AcceptBothProps = {
+  organization: string
+  webhook: Webhook
+  secret: string | null
+  isBusy: boolean
+  create: () => void
+}
 
-function AcceptBoth({ organization, webhook, secret, create }: AcceptBothProps) {
+function AcceptBoth({ organization, webhook, secret, isBusy, create }: AcceptBothProps) {
   return (
     <>
       {secret === null ? (
         <p className="row row-wrap small muted">
           The new secret was shown once, in step 1. Have you lost the new secret?
-          <Button small onClick={create}>
+          <Button small busy={isBusy} onClick={create}>
             Create another
           </Button>
         </p>

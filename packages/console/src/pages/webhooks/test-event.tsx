@@ -4,12 +4,14 @@ import { Link } from '@tanstack/react-router'
 import { useState } from 'react'
 import { client } from '../../api/client.ts'
 import { eventQuery } from '../../api/event-queries.ts'
+import { webhookQuery } from '../../api/webhook-queries.ts'
 import { AttemptBadge } from '../../components/attempt-badge.tsx'
 import { Button } from '../../components/button.tsx'
 import { Json } from '../../components/code.tsx'
 import { Notice } from '../../components/notice.tsx'
-import { Countdown } from '../../components/time.tsx'
+import { Countdown, RelativeTime } from '../../components/time.tsx'
 import { toastError } from '../../components/toasts.tsx'
+import { explain } from '../../words/errors.ts'
 import { msText } from '../../words/numbers.ts'
 import { explainAttempt, failureText } from '../../words/send-errors.ts'
 
@@ -39,19 +41,28 @@ export function TestEvent({ organization, webhookId, type, ...texts }: Props) {
           {eventId === null ? 'Send test event' : 'Send another test event'}
         </Button>
       </div>
-      {eventId !== null && <TestResult key={eventId} {...texts} organization={organization} eventId={eventId} />}
+      {eventId !== null && <TestResult key={eventId} {...texts} {...{ organization, webhookId, eventId }} />}
     </>
   )
 }
 
-type ResultProps = Texts & { organization: string; eventId: string }
+type ResultProps = Texts & { organization: string; webhookId: string; eventId: string }
 
 /** It follows the retries: an endpoint that is fixed meanwhile is seen to accept the event. */
-function TestResult({ organization, eventId, accepted, refused = '' }: ResultProps) {
-  const { data: event } = useQuery({ ...eventQuery(organization, eventId), refetchInterval: 1_000 })
+function TestResult({ organization, webhookId, eventId, accepted, refused = '' }: ResultProps) {
+  const { data: event, error } = useQuery({ ...eventQuery(organization, eventId), refetchInterval: 1_000 })
   const lane = event?.delivered_to[0]
   const attempt = lane?.attempts.filter(({ status }) => status !== 'sending').at(-1)
-  if (attempt === undefined) return <Notice>Waiting for your endpoint…</Notice>
+  const pausedUntil = useQuery(webhookQuery(organization, webhookId)).data?.paused_until
+  if (attempt === undefined) {
+    if (error !== null) return <Notice kind="danger">The result could not be read: {explain(error)}</Notice>
+    if (!pausedUntil) return <Notice>Waiting for your endpoint…</Notice>
+    return (
+      <Notice kind="warning">
+        The webhook is paused. The test event is sent when it resumes, <RelativeTime at={pausedUntil} />.
+      </Notice>
+    )
+  }
   const { error_code: code, response_status: status, next_attempt_at: next } = attempt
   return (
     <div className="stack-small" role="status">

@@ -63,7 +63,7 @@ function LoadedWebhook({ webhook }: { webhook: Webhook }) {
             <Stat label="Status">
               <WebhookStatus webhook={webhook} />
             </Stat>
-            <Stat label="Succeeded, last 24 hours">
+            <Stat label="Succeeded">
               <SuccessShare health={webhook.health} />
             </Stat>
             <Stat label="Last failure">

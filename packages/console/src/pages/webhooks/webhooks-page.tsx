@@ -38,7 +38,7 @@ export function WebhooksPage() {
       ),
     },
     { label: 'Status', cell: (webhook) => <WebhookStatus webhook={webhook} /> },
-    { label: 'Last 24 hours', cell: (webhook) => <SuccessShare health={webhook.health} /> },
+    { label: 'Succeeded', cell: (webhook) => <SuccessShare health={webhook.health} /> },
     { label: 'Last failure', cell: (webhook) => <LastFailure health={webhook.health} /> },
     { label: 'Waiting', cell: (webhook) => <Waiting health={webhook.health} /> },
   ]
