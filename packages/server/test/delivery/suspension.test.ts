@@ -231,15 +231,14 @@ test('an organization chooses when its webhooks are suspended, or never', async 
 
 const masterKey = Buffer.alloc(32, 7).toString('base64')
 
-test('a dispatcher that is killed while it tries a suspended webhook leaves it suspended, and nothing is lost', async () => {
+/** A suspended webhook whose receiver hangs, and the process of its dispatcher, to be killed. */
+async function hangingWebhook() {
   const world = await failingWebhook({ KEYHOOK_MASTER_KEY: masterKey, KEYHOOK_DELIVERY_TIMEOUT_MS: '60000' })
-  const { db } = world
   const before = await dispatcherAlone(world, undefined, world.hints)
   await world.publishMany(3)
   await world.settled(3)
   await before.stop()
   await world.suspend()
-  const waiting = await world.publishMany(5)
   world.repair(() => new Promise<Reply>(() => {}))
   const bridge = await bridgeTo(world.target)
   const environment = {
@@ -249,7 +248,36 @@ test('a dispatcher that is killed while it tries a suspended webhook leaves it s
     DATABASE_URL: bridge.url,
     KEYHOOK_LOG_LEVEL: 'silent',
   }
-  const victim = await serve(environment, ['--role', 'dispatcher', '--json'])
+  return { ...world, victim: await serve(environment, ['--role', 'dispatcher', '--json']) }
+}
+
+test('a test event and a redelivery that are interrupted while a webhook is suspended are sent again at once', async () => {
+  const world = await hangingWebhook()
+  await world.test()
+  await world.redeliver()
+  await until(() => world.receiver.received.length === 5)
+  world.victim.child.kill('SIGKILL')
+  const successor = await dispatcherAlone(world, undefined, world.hints)
+  await until(() => world.receiver.received.length === 7)
+  await successor.stop()
+  world.repair()
+  await world.startDispatcher()
+  const outcomes = async (redelivered: boolean) => {
+    const { event_seq } = (await world.attempts()).slice(3).find((one) => one.redelivered === redelivered)!
+    const rows = (await world.attempts()).slice(3).filter((one) => one.event_seq === event_seq)
+    return rows.map((one) => `${one.status} ${one.redelivered}`)
+  }
+  for (const redelivered of [true, false]) {
+    await until(async () => (await outcomes(redelivered)).length === 3)
+    const expected = ['interrupted', 'interrupted', 'succeeded'].map((status) => `${status} ${redelivered}`)
+    expect(await outcomes(redelivered)).toEqual(expected)
+  }
+})
+
+test('a dispatcher that is killed while it tries a suspended webhook leaves it suspended, and nothing is lost', async () => {
+  const world = await hangingWebhook()
+  const { db, victim } = world
+  const waiting = await world.publishMany(5)
   await passHours(db, 1)
   await until(() => world.receiver.received.length === 4)
   victim.child.kill('SIGKILL')

@@ -109,7 +109,7 @@ export async function createDatabaseTables() {
         db`select lane_id::int as lane, event_seq::int as seq, attempt, try, redelivered,
             case when due_at <= now() then 'now' else 'later' end as due
           from keyhook.retries`,
-        db`select f.lane_id::int as lane, f.event_seq::int as seq, f.attempt, f.try, f.id,
+        db`select f.lane_id::int as lane, f.event_seq::int as seq, f.attempt, f.try, f.id, f.redelivered,
             f.lease_token = l.lease_token as current
           from keyhook.in_flight f join keyhook.lanes l on l.id = f.lane_id`,
         db`select lane_id::int as lane, event_seq::int as seq, attempt, id, status from keyhook.attempts`,

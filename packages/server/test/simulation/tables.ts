@@ -19,7 +19,7 @@ export type LaneRow = {
   suspendedMs: number | null
   probeMs: number | null
 }
-/** `attempt`: -1 for a test event that does not wait for its turn. */
+/** `attempt`: the complement of the number for a test event that does not wait for its turn, so -1 before its first attempt. */
 export type RetryRow = {
   laneId: number
   eventSeq: number
@@ -36,6 +36,7 @@ export type InFlightRow = {
   attempt: number
   tries: number
   startedAtMs: number
+  redelivered: boolean
   requested: boolean
 }
 export type AttemptRow = { laneId: number; eventSeq: number; attempt: number; attemptId: string; status: string }
