@@ -6,7 +6,7 @@ import { publishSample } from '../../src/delivery/publish.ts'
 import { redeliver } from '../../src/delivery/redelivery-sql.ts'
 import { settleAttempts } from '../../src/delivery/statements/settle.ts'
 import { webhookRecordOf } from '../../src/webhooks/schemas.ts'
-import { findWebhookRecord } from '../../src/webhooks/sql.ts'
+import { findWebhookRecord, lockWebhook, updateWebhook } from '../../src/webhooks/sql.ts'
 import { dispatcherAlone } from '../kit/composed.ts'
 import { bridgeTo, serve } from '../kit/processes.ts'
 import { until } from '../kit/until.ts'
@@ -47,6 +47,12 @@ async function failingWebhook(environment: Record<string, string> = {}) {
       await runHealthWorkers(transact)
       expect((await show()).status).toBe('suspended')
     },
+    change: (url: string) =>
+      transact(async (tx) => {
+        const before = (await lockWebhook(tx, orgId, id))!
+        await updateWebhook(tx, orgId, id, before, { ...before, url })
+        tx.hintAfterCommit(orgId)
+      }),
     test: () => transact((tx) => publishSample(tx, { orgId, webhookId: id }, { type: 'database.created', data: {} })),
     async redeliver(attempt = 0): Promise<void> {
       const { id: attemptId } = (await world.attempts())[attempt]!
@@ -172,6 +178,29 @@ test('a test event and a redelivery are sent at once while a webhook is suspende
     await until(async () => (await world.show()).status === 'active')
     await until(() => waiting.every((id) => world.receiver.received.some((one) => eventIdOf(one) === id)))
   }
+})
+
+test('a suspended webhook with a new URL is tried there at once, and suspended until it answers', async () => {
+  const world = await failingWebhook()
+  const { db } = world
+  const [wrong, right] = [await receiverFor(() => ({ status: 404 })), await receiverFor()]
+  await world.startDispatcher()
+  await world.publishMany(3)
+  await world.settled(3)
+  await world.suspend()
+  await world.publishMany(2)
+  await until(async () => (await db`select from keyhook.lanes where lease_owner is not null`).length === 0)
+  await world.change(wrong.url)
+  await world.settled(4)
+  expect(wrong.received).toHaveLength(1)
+  const { status, health } = await world.show()
+  expect(status).toBe('suspended')
+  expect(Date.parse(health.next_attempt_at!)).toBeGreaterThan(Date.now() + 3_000_000)
+  await world.change(right.url)
+  await until(async () => (await world.show()).status === 'active')
+  await runHealthWorkers(world.transact)
+  await until(() => new Set(right.received.map(eventIdOf)).size === 5)
+  expect(world.receiver.received).toHaveLength(3)
 })
 
 test('a paused webhook gets nothing, suspended or not, and stays suspended afterwards', async () => {

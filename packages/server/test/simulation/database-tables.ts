@@ -74,10 +74,10 @@ export async function createDatabaseTables() {
     suspendFailing: (times: { probeMs: number; suspensionMs: number }): Promise<number> =>
       // For longer than a step takes.
       suspendFailing(db, { afterHours: 1e-9, ...times }),
-    async change(laneId: number, rateLimit: number | null): Promise<void> {
+    async change(laneId: number, rateLimit: number | null, moves: boolean): Promise<void> {
       await db.begin(async (tx) => {
         const webhook = (await lockWebhook(tx, orgOf.get(laneId)!, webhookOf(laneId)))!
-        const changed = { ...webhook, rate_limit: rateLimit }
+        const changed = { ...webhook, rate_limit: rateLimit, url: moves ? `${webhook.url}x` : webhook.url }
         await updateWebhook(tx, orgOf.get(laneId)!, webhookOf(laneId), webhook, changed)
       })
     },
