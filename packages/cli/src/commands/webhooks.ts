@@ -1,5 +1,5 @@
 import { existsSync, readFileSync } from 'node:fs'
-import type { Client, Webhook, WebhookChanges } from '@keyhook/client'
+import type { Client, Webhook, WebhookChanges, WebhookSuspension } from '@keyhook/client'
 import { durationMs, timestampAfter, typesOf } from '../arguments.ts'
 import { createOutput, UsageError } from '../output.ts'
 import type { KeyhookCommand } from '../program.ts'
@@ -68,6 +68,19 @@ export function addCommands(program: KeyhookCommand): void {
     .run(async ({ client, output }, _options: object, id: string) => {
       output.result(await client.webhooks.resume(id), `The webhook ${id} is active.`)
     })
+  customerCommand(webhooks, 'suspension', 'Show or set the time after which failing webhooks are suspended')
+    .examples('npx keyhook webhooks suspension', 'npx keyhook webhooks suspension --after-hours 48')
+    .option(
+      '--after-hours <number>',
+      'Suspend failing webhooks after this many hours, up to 720; 0: never; "default": the time of the operator',
+    )
+    .run(async ({ client, output }, { afterHours }: { afterHours?: string }) => {
+      const suspension =
+        afterHours === undefined
+          ? await client.webhooks.suspension()
+          : await client.webhooks.setSuspension({ after_hours: hoursOf(afterHours) })
+      output.result(suspension, suspensionText(suspension))
+    })
   addSecretCommands(webhooks)
   customerCommand(webhooks, 'delete <webhook>', 'Delete a webhook; nothing more is sent to its address')
     .examples('npx keyhook webhooks delete wh_… --yes')
@@ -78,6 +91,18 @@ export function addCommands(program: KeyhookCommand): void {
       output.result({ deleted: id }, `Deleted the webhook ${id}.`)
     })
   addWebhookDeliveryCommands(webhooks)
+}
+
+function hoursOf(text: string): number | null {
+  if (text === 'default') return null
+  if (/^\d{1,3}$/.test(text) && Number(text) <= 720) return Number(text)
+  throw new UsageError(`--after-hours: ${JSON.stringify(text)} is neither a whole number from 0 to 720 nor "default".`)
+}
+
+function suspensionText({ after_hours, operator_after_hours }: WebhookSuspension): string {
+  const hours = after_hours ?? operator_after_hours
+  const when = hours === 0 ? 'never suspended' : `suspended after ${hours} ${hours === 1 ? 'hour' : 'hours'} of failing`
+  return `Webhooks are ${when}, as the ${after_hours === null ? 'operator' : 'organization'} has set it.`
 }
 
 async function typesToChoose(client: Client): Promise<string> {

@@ -77,6 +77,15 @@ export const requestRedelivery = async (tx: Transaction, laneId: number): Promis
   return requested.count > 0
 }
 
+/** A suspended webhook is tried now, or when its pause ends. A holder finds out when it reads again or gives the lane back. */
+export const probeNow = async (tx: Transaction, orgId: OrgId, webhookId: WebhookId): Promise<void> => {
+  await tx`
+    update keyhook.lanes
+    set probe_at = now(),
+      due_at = case when lease_owner is null then least(due_at, greatest(now(), paused_until)) else due_at end
+    where org_id = ${orgId} and webhook_id = ${webhookId} and suspended_until > now()`
+}
+
 /** What waits for a later try is sent now: up to `max` of a lane. Returns how many. */
 export const makeRetriesDue = async (tx: Transaction, laneId: number, max: number): Promise<number> => {
   if (!(await requestRedelivery(tx, laneId))) return 0

@@ -143,7 +143,8 @@ const tracesOf = (events: readonly PublishedEvent[]): (string | null)[] =>
  * own, so that the second one sees what other publishers have committed.
  *
  * Behind the deliveries of a suspended webhook it would wait for days, and it is how somebody tries whether the receiver works again.
- * So it is put in line as a retry, before its first attempt, which a process of an older version leaves alone.
+ * So it is put in line as a retry, before its first attempt, which a process of an older version leaves alone. -1 is the complement
+ * of its attempts so far, none.
  */
 export const publishSampleEvent = async (
   tx: Executor,

@@ -189,17 +189,18 @@ export function webhookSettingsRoutes(deps: { db: Database; transact: Transact; 
       tag: 'Webhooks',
       summary: 'Update a webhook',
       description:
-        'Changes the fields that are given, by the rules of creation; `null` removes a value. Event types count for events that are published after the answer. No delivery goes to an earlier URL after it.',
+        'Changes the fields that are given, by the rules of creation; `null` removes a value. Event types count for events that are published after the answer. No delivery goes to an earlier URL after it. A suspended webhook is tried at a new URL at once.',
       body: webhookUpdate,
       success: { status: 200, description: 'The webhook with its changes.', schema: webhookRecord },
       async handler({ orgId, actor, params: { webhookId: id }, body }) {
-        const details = await db.begin(async (tx) => {
+        const details = await deps.transact(async (tx) => {
           const before = await lockExisting(tx, orgId, id)
           if (body.event_types !== undefined) await lockDeclaredTypes(tx, body.event_types)
           const changes = changesIn(before, body)
           if (Object.keys(changes).length === 0) return changes
           await updateWebhook(tx, orgId, id, before, { ...before, ...body })
           await recordAudit(tx, { orgId, action: 'webhook.updated', actor, targetId: id, details: changes })
+          if ('url' in changes) tx.hintAfterCommit(orgId)
           return changes
         })
         if ('url' in details) await waitForInFlightDeliveries(db, orgId, id)

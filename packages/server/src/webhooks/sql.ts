@@ -1,5 +1,5 @@
 import type { Database, PageRequest, Transaction } from '../db/database.ts'
-import { copyVersion, endLane, endLanesOf, insertLane } from '../delivery/lane-sql.ts'
+import { copyVersion, endLane, endLanesOf, insertLane, probeNow } from '../delivery/lane-sql.ts'
 import { type OrgId, type UserId, uuid7Floor, type WebhookId } from '../lib/ids.ts'
 import type { Sealed } from '../lib/master-keys.ts'
 import { findLastRotations } from './secrets-sql.ts'
@@ -73,7 +73,7 @@ export const lockWebhook = async (tx: Transaction, orgId: OrgId, id: WebhookId):
   return row ?? null
 }
 
-/** Call it with the webhook locked. */
+/** Call it with the webhook locked. Whether a new URL works is not known: a suspended webhook is tried at once, and stays suspended. */
 export const updateWebhook = async (
   tx: Transaction,
   orgId: OrgId,
@@ -93,6 +93,7 @@ export const updateWebhook = async (
     insert into keyhook.earlier_urls (lane_id, until, url)
     select lane_id, clock_timestamp(), ${before.url} from changed where ${url !== before.url}`
   await copyVersion(tx, orgId, id)
+  if (url !== before.url) await probeNow(tx, orgId, id)
 }
 
 type RecordRow = {

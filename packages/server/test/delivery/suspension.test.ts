@@ -6,7 +6,7 @@ import { publishSample } from '../../src/delivery/publish.ts'
 import { redeliver } from '../../src/delivery/redelivery-sql.ts'
 import { settleAttempts } from '../../src/delivery/statements/settle.ts'
 import { webhookRecordOf } from '../../src/webhooks/schemas.ts'
-import { findWebhookRecord } from '../../src/webhooks/sql.ts'
+import { findWebhookRecord, lockWebhook, updateWebhook } from '../../src/webhooks/sql.ts'
 import { dispatcherAlone } from '../kit/composed.ts'
 import { bridgeTo, serve } from '../kit/processes.ts'
 import { until } from '../kit/until.ts'
@@ -47,6 +47,12 @@ async function failingWebhook(environment: Record<string, string> = {}) {
       await runHealthWorkers(transact)
       expect((await show()).status).toBe('suspended')
     },
+    change: (url: string) =>
+      transact(async (tx) => {
+        const before = (await lockWebhook(tx, orgId, id))!
+        await updateWebhook(tx, orgId, id, before, { ...before, url })
+        tx.hintAfterCommit(orgId)
+      }),
     test: () => transact((tx) => publishSample(tx, { orgId, webhookId: id }, { type: 'database.created', data: {} })),
     async redeliver(attempt = 0): Promise<void> {
       const { id: attemptId } = (await world.attempts())[attempt]!
@@ -174,6 +180,29 @@ test('a test event and a redelivery are sent at once while a webhook is suspende
   }
 })
 
+test('a suspended webhook with a new URL is tried there at once, and suspended until it answers', async () => {
+  const world = await failingWebhook()
+  const { db } = world
+  const [wrong, right] = [await receiverFor(() => ({ status: 404 })), await receiverFor()]
+  await world.startDispatcher()
+  await world.publishMany(3)
+  await world.settled(3)
+  await world.suspend()
+  await world.publishMany(2)
+  await until(async () => (await db`select from keyhook.lanes where lease_owner is not null`).length === 0)
+  await world.change(wrong.url)
+  await world.settled(4)
+  expect(wrong.received).toHaveLength(1)
+  const { status, health } = await world.show()
+  expect(status).toBe('suspended')
+  expect(Date.parse(health.next_attempt_at!)).toBeGreaterThan(Date.now() + 3_000_000)
+  await world.change(right.url)
+  await until(async () => (await world.show()).status === 'active')
+  await runHealthWorkers(world.transact)
+  await until(() => new Set(right.received.map(eventIdOf)).size === 5)
+  expect(world.receiver.received).toHaveLength(3)
+})
+
 test('a paused webhook gets nothing, suspended or not, and stays suspended afterwards', async () => {
   const world = await failingWebhook()
   const { db, orgId, id, transact } = world
@@ -231,15 +260,14 @@ test('an organization chooses when its webhooks are suspended, or never', async 
 
 const masterKey = Buffer.alloc(32, 7).toString('base64')
 
-test('a dispatcher that is killed while it tries a suspended webhook leaves it suspended, and nothing is lost', async () => {
+/** A suspended webhook whose receiver hangs, and the process of its dispatcher, to be killed. */
+async function hangingWebhook() {
   const world = await failingWebhook({ KEYHOOK_MASTER_KEY: masterKey, KEYHOOK_DELIVERY_TIMEOUT_MS: '60000' })
-  const { db } = world
   const before = await dispatcherAlone(world, undefined, world.hints)
   await world.publishMany(3)
   await world.settled(3)
   await before.stop()
   await world.suspend()
-  const waiting = await world.publishMany(5)
   world.repair(() => new Promise<Reply>(() => {}))
   const bridge = await bridgeTo(world.target)
   const environment = {
@@ -249,7 +277,36 @@ test('a dispatcher that is killed while it tries a suspended webhook leaves it s
     DATABASE_URL: bridge.url,
     KEYHOOK_LOG_LEVEL: 'silent',
   }
-  const victim = await serve(environment, ['--role', 'dispatcher', '--json'])
+  return { ...world, victim: await serve(environment, ['--role', 'dispatcher', '--json']) }
+}
+
+test('a test event and a redelivery that are interrupted while a webhook is suspended are sent again at once', async () => {
+  const world = await hangingWebhook()
+  await world.test()
+  await world.redeliver()
+  await until(() => world.receiver.received.length === 5)
+  world.victim.child.kill('SIGKILL')
+  const successor = await dispatcherAlone(world, undefined, world.hints)
+  await until(() => world.receiver.received.length === 7)
+  await successor.stop()
+  world.repair()
+  await world.startDispatcher()
+  const outcomes = async (redelivered: boolean) => {
+    const { event_seq } = (await world.attempts()).slice(3).find((one) => one.redelivered === redelivered)!
+    const rows = (await world.attempts()).slice(3).filter((one) => one.event_seq === event_seq)
+    return rows.map((one) => `${one.status} ${one.redelivered}`)
+  }
+  for (const redelivered of [true, false]) {
+    await until(async () => (await outcomes(redelivered)).length === 3)
+    const expected = ['interrupted', 'interrupted', 'succeeded'].map((status) => `${status} ${redelivered}`)
+    expect(await outcomes(redelivered)).toEqual(expected)
+  }
+})
+
+test('a dispatcher that is killed while it tries a suspended webhook leaves it suspended, and nothing is lost', async () => {
+  const world = await hangingWebhook()
+  const { db, victim } = world
+  const waiting = await world.publishMany(5)
   await passHours(db, 1)
   await until(() => world.receiver.received.length === 4)
   victim.child.kill('SIGKILL')

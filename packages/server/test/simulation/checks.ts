@@ -109,6 +109,8 @@ export function createChecks(
       const known = new Set([...model.inFlight.values()].map((one) => one.attemptId))
       for (const id of begunIds) if (!known.has(id) && !model.attempts.has(id)) lostIds.add(id)
     },
+    /** A suspended webhook with a new URL is tried at once. */
+    moved: (laneId: number) => void probes.delete(laneId),
     died(host: Host): void {
       for (const request of inFlight) if (request.host === host) inFlight.delete(request)
     },

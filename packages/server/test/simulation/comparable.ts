@@ -27,13 +27,14 @@ export function modelRows(model: Model) {
     retries: [...model.retries.values()].map(({ laneId, eventSeq, attempt, tries, dueMs, redelivered }) => {
       return { lane: laneId, seq: eventSeq, attempt, try: tries, due: due(dueMs), redelivered }
     }),
-    inFlight: [...model.inFlight.values()].map(({ laneId, eventSeq, attempt, tries, attemptId, token }) => {
+    inFlight: [...model.inFlight.values()].map(({ laneId, eventSeq, attemptId, token, tries, ...row }) => {
       return {
         lane: laneId,
         seq: eventSeq,
-        attempt,
+        attempt: row.attempt,
         try: tries,
         id: attemptId,
+        redelivered: row.redelivered,
         current: model.lanes.get(laneId)!.token === token,
       }
     }),

@@ -304,9 +304,11 @@ test.each([1, 2, 3, 4, 5, 6])('the model behaves like the real statements (seed 
     async (draw) => {
       const laneId = draw.pick([...model.lanes.keys()])
       const rateLimit = draw.pick([null, 0.5, 100])
-      if (draw.chance(0.5) || model.lanes.get(laneId)!.ended) return
-      model.change(laneId, rateLimit)
-      await real.change(laneId, rateLimit)
+      const moves = isSuspended(laneId) || draw.chance(0.2)
+      if (draw.chance(moves ? 0.1 : 0.5) || model.lanes.get(laneId)!.ended) return
+      if (moves && isSuspended(laneId)) count('moved while suspended', 1)
+      model.change(laneId, rateLimit, moves)
+      await real.change(laneId, rateLimit, moves)
     },
     async (draw) => {
       if (draw.chance(0.9)) return
@@ -347,6 +349,7 @@ test('the runs above begin, settle, interrupt, retry, wake and release', () => {
     'suspended',
     'recovered',
     'begun while suspended',
+    'moved while suspended',
     'test events before their turn',
   ]) {
     expect(counts.get(what), what).toBeGreaterThan(5)

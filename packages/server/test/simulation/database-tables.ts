@@ -74,10 +74,10 @@ export async function createDatabaseTables() {
     suspendFailing: (times: { probeMs: number; suspensionMs: number }): Promise<number> =>
       // For longer than a step takes.
       suspendFailing(db, { afterHours: 1e-9, ...times }),
-    async change(laneId: number, rateLimit: number | null): Promise<void> {
+    async change(laneId: number, rateLimit: number | null, moves: boolean): Promise<void> {
       await db.begin(async (tx) => {
         const webhook = (await lockWebhook(tx, orgOf.get(laneId)!, webhookOf(laneId)))!
-        const changed = { ...webhook, rate_limit: rateLimit }
+        const changed = { ...webhook, rate_limit: rateLimit, url: moves ? `${webhook.url}x` : webhook.url }
         await updateWebhook(tx, orgOf.get(laneId)!, webhookOf(laneId), webhook, changed)
       })
     },
@@ -109,7 +109,7 @@ export async function createDatabaseTables() {
         db`select lane_id::int as lane, event_seq::int as seq, attempt, try, redelivered,
             case when due_at <= now() then 'now' else 'later' end as due
           from keyhook.retries`,
-        db`select f.lane_id::int as lane, f.event_seq::int as seq, f.attempt, f.try, f.id,
+        db`select f.lane_id::int as lane, f.event_seq::int as seq, f.attempt, f.try, f.id, f.redelivered,
             f.lease_token = l.lease_token as current
           from keyhook.in_flight f join keyhook.lanes l on l.id = f.lane_id`,
         db`select lane_id::int as lane, event_seq::int as seq, attempt, id, status from keyhook.attempts`,

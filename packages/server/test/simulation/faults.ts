@@ -115,8 +115,12 @@ export function addFaults(deps: {
   upTo(3, () => {
     const laneId = someLane()
     const rateLimit = random.pick([null, 1, 5, 100])
+    const moves = random.chance(0.5)
     trace(`the webhook of lane ${laneId} may have ${rateLimit ?? 'any number of'} deliveries per second`)
-    model.change(laneId, rateLimit)
+    model.change(laneId, rateLimit, moves)
+    if (!moves) return
+    trace(`the webhook of lane ${laneId} has a new URL`)
+    checks.moved(laneId)
   })
   // A redelivery is requested.
   upTo(6, () => {

@@ -43,7 +43,7 @@ export function createModel({ now, leaseMs, probeMs, wakesMax }: ModelOptions) {
       traceparent: null,
       sequence,
       previousSequence: sequence === null ? null : tables.previousSequence(lane.id, eventSeq),
-      attempts: Math.max(0, row?.attempt ?? 0),
+      attempts: row === undefined ? 0 : attemptsOf(row),
       tries: row?.tries ?? 0,
       requested: row !== undefined && isRequested(row),
       early: row !== undefined && row.attempt < 0,
@@ -139,7 +139,7 @@ export function createModel({ now, leaseMs, probeMs, wakesMax }: ModelOptions) {
         for (const row of tables.inFlightOf(id)) {
           if (row.token === token) continue
           endAttempt(row, 'interrupted')
-          if (!ended) retry(row, now(), row.tries)
+          if (!ended) retry(row, now(), { tries: row.tries, counted: false })
         }
       }
       if (free.length > 0) tables.flush()
@@ -214,7 +214,7 @@ export function createModel({ now, leaseMs, probeMs, wakesMax }: ModelOptions) {
         const key = keyOf(laneId, eventSeq)
         const waiting = retries.get(key)
         const isFirst = attempt === 1 && !early
-        const isNext = !isFirst && waiting !== undefined && Math.max(0, waiting.attempt) === attempt - 1
+        const isNext = !isFirst && waiting !== undefined && attemptsOf(waiting) === attempt - 1
         const isRetry = isNext && (isRequested(waiting) || !waits.get(laneId)!)
         const sent = inFlight.get(key)
         const lane = lanes.get(laneId)!
@@ -222,8 +222,10 @@ export function createModel({ now, leaseMs, probeMs, wakesMax }: ModelOptions) {
           if (sent !== undefined) throw new Error(`in_flight: ${key} exists`)
           const tries = isRetry ? waiting.tries : 0
           const requested = isRetry && isRequested(waiting)
+          const redelivered = isRetry && waiting.redelivered
           retries.delete(key)
-          inFlight.set(key, { laneId, eventSeq, attemptId, token, attempt, tries, startedAtMs, requested })
+          const row = { laneId, eventSeq, attemptId, token, attempt, tries, startedAtMs, redelivered, requested }
+          inFlight.set(key, row)
           begun.set(attemptId, tries)
           if (suspended && !requested) tables.update(lane, { probeMs: now() + probeMs() })
         } else if (sent?.attemptId === attemptId) begun.set(attemptId, sent.tries)
@@ -255,7 +257,7 @@ export function createModel({ now, leaseMs, probeMs, wakesMax }: ModelOptions) {
         recorded += 1
         endAttempt(row, outcome.status)
         if (!lane.ended) ended.set(lane, [...(ended.get(lane) ?? []), outcome])
-        if (retryMs !== null && !lane.ended) retry(row, now() + retryMs, tries)
+        if (retryMs !== null && !lane.ended) retry(row, now() + retryMs, { tries, counted: counts(outcome) })
       }
       for (const [lane, outcomes] of ended) noteHealth(lane, outcomes)
       if (recorded > 0) tables.flush()
@@ -282,10 +284,14 @@ export function createModel({ now, leaseMs, probeMs, wakesMax }: ModelOptions) {
     attempts.set(attemptId, { laneId, eventSeq, attempt, attemptId, status })
   }
 
-  function retry({ laneId, eventSeq, attempt }: InFlightRow, dueMs: number, tries: number): void {
+  /** What was requested still is, unless the attempt counted. */
+  function retry(row: InFlightRow, dueMs: number, { tries, counted }: { tries: number; counted: boolean }): void {
+    const { laneId, eventSeq } = row
     const key = keyOf(laneId, eventSeq)
     if (retries.has(key)) throw new Error(`retries: ${key} exists`)
-    retries.set(key, { laneId, eventSeq, dueMs, attempt, tries, redelivered: false })
+    const isEarly = !counted && !deliveries.get(laneId)!.includes(eventSeq)
+    const attempt = isEarly ? ~row.attempt : row.attempt
+    retries.set(key, { laneId, eventSeq, dueMs, attempt, tries, redelivered: row.redelivered && !counted })
   }
 
   function dueAfterRelease(lane: LaneRow, abandon: boolean): number | null {
@@ -305,6 +311,7 @@ export function createModel({ now, leaseMs, probeMs, wakesMax }: ModelOptions) {
 }
 
 const isRequested = ({ redelivered, attempt }: RetryRow): boolean => redelivered || attempt < 0
+const attemptsOf = ({ attempt }: RetryRow): number => Math.max(attempt, ~attempt)
 
 const counts = ({ status, error }: AttemptOutcome): boolean => status === 'failed' && error?.code !== 'sender_exhausted'
 

@@ -48,7 +48,7 @@ export const plantedBugs: Record<string, PlantedBug> = {
       const { lanes, begun } = begin(attempts)
       const again = attempts.filter((one) => lanes.has(one.laneId) && one.attempt === 1 && !begun.has(one.attemptId))
       for (const one of again)
-        model.inFlight.set(keyOf(one.laneId, one.eventSeq), { ...one, tries: 0, requested: false })
+        model.inFlight.set(keyOf(one.laneId, one.eventSeq), { ...one, tries: 0, redelivered: false, requested: false })
       return { lanes, begun: new Map([...begun, ...again.map((one: NewAttempt) => [one.attemptId, 0] as const)]) }
     }
   },

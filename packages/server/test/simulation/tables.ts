@@ -19,7 +19,7 @@ export type LaneRow = {
   suspendedMs: number | null
   probeMs: number | null
 }
-/** `attempt`: -1 for a test event that does not wait for its turn. */
+/** `attempt`: the complement of the number for a test event that does not wait for its turn, so -1 before its first attempt. */
 export type RetryRow = {
   laneId: number
   eventSeq: number
@@ -36,6 +36,7 @@ export type InFlightRow = {
   attempt: number
   tries: number
   startedAtMs: number
+  redelivered: boolean
   requested: boolean
 }
 export type AttemptRow = { laneId: number; eventSeq: number; attempt: number; attemptId: string; status: string }
@@ -99,6 +100,10 @@ export function createTables(now: () => number) {
   /** The holder of the lane, or the next one, looks for what is due. */
   function request(lane: LaneRow): void {
     lane.redeliveryRequests += 1
+    becomeDue(lane)
+  }
+
+  function becomeDue(lane: LaneRow): void {
     if (lane.owner !== null) return
     lane.dueMs = Math.min(lane.dueMs ?? Number.POSITIVE_INFINITY, Math.max(now(), lane.pausedMs ?? 0))
   }
@@ -220,12 +225,16 @@ export function createTables(now: () => number) {
       return failing.length
     },
     isSuspended,
-    /** Changes what is sent and how. */
-    change(laneId: number, rateLimit: number | null): void {
+    /** Changes what is sent and how, and the URL too if `moves`. */
+    change(laneId: number, rateLimit: number | null, moves = false): void {
       const lane = lanes.get(laneId)!
       if (lane.ended) return
       lane.rateLimit = rateLimit
       lane.version += 1
+      if (moves && isSuspended(lane)) {
+        lane.probeMs = now()
+        becomeDue(lane)
+      }
       flush()
     },
     /** Returns false when an attempt is in flight, or none was made, or the webhook is deleted. */

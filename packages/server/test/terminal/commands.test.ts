@@ -199,6 +199,22 @@ test('a webhook is updated: URL, event types, description and rate limit', async
   expect([wrong.code, wrong.stderr]).toEqual([2, expect.stringContaining('"fast" is neither a number of deliveries')])
 })
 
+test('the time after which webhooks are suspended is shown, set and given back to the operator', async () => {
+  const { terminal } = await ownersTerminal()
+  const suspension = ['webhooks', 'suspension']
+  expect(await terminal.text(...suspension)).toContain('after 24 hours of failing, as the operator has set it.')
+  expect(await terminal.text(...suspension, '--after-hours', '48')).toContain(
+    '48 hours of failing, as the organization',
+  )
+  expect(await terminal.json(...suspension)).toEqual({ after_hours: 48, operator_after_hours: 24 })
+  expect(await terminal.text(...suspension, '--after-hours', '0')).toContain('never suspended')
+  expect(await terminal.json(...suspension, '--after-hours', 'default')).toMatchObject({ after_hours: null })
+  for (const text of ['721', '2h', '-1']) {
+    const wrong = await terminal.run(...suspension, '--after-hours', text)
+    expect([wrong.code, wrong.stderr]).toEqual([2, expect.stringContaining(`"${text}" is neither a whole number`)])
+  }
+})
+
 test('a wrong value is named with what is expected', async () => {
   const { terminal } = await ownersTerminal()
   const refused = async (...args: string[]) => {

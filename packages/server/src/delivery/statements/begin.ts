@@ -71,7 +71,7 @@ export const beginAttempts = async (
     ), retry as (
       delete from keyhook.retries r using given g, lane b
       where not g.is_first and b.lane_id = g.lane_id
-        and r.lane_id = g.lane_id and r.event_seq = g.event_seq and greatest(r.attempt, 0) = g.attempt - 1
+        and r.lane_id = g.lane_id and r.event_seq = g.event_seq and greatest(r.attempt, ~r.attempt) = g.attempt - 1
         and (r.redelivered or r.attempt < 0 or not b.waits)
       returning g.id, r.try, r.redelivered, r.redelivered or r.attempt < 0 as requested
     ), fresh as materialized (

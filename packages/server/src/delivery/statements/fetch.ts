@@ -155,7 +155,7 @@ function deliveriesOf(rows: readonly FetchedRow[]): DueDelivery[] {
       traceparent: event.traceparent,
       sequence: event.sequence,
       previousSequence: event.sequence === null ? null : numberOf(row.previous_sequence),
-      attempts: Math.max(0, row.attempt),
+      attempts: Math.max(row.attempt, ~row.attempt),
       tries: row.try,
       requested: row.requested,
       early: row.attempt < 0,

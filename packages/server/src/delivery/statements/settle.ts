@@ -29,6 +29,9 @@ const storable = (us: number | null): number | null => (us === null ? null : Mat
  * for its first three failures and for the success after them, so while all is well, or nothing is, settling writes no lane. Where
  * that lane is locked, the attempts are left for the next call: a success must not be missed, and other receivers must not wait.
  * What owners are told is written down here and published by `webhooks/health.ts`: publishing waits for the organization's counter.
+ *
+ * An attempt that was requested and in which the receiver had no part is still requested, so that it does not wait for a probe: a
+ * redelivery stays one, and a test event before its turn, which has no row in `deliveries`, has the complement of its number.
  */
 export const settleAttempts = async (db: Database, settled: readonly SettledAttempt[]): Promise<Settled> => {
   const plain = (column: (one: SettledAttempt) => number | string | boolean | null) => plainArray(settled.map(column))
@@ -86,8 +89,13 @@ export const settleAttempts = async (db: Database, settled: readonly SettledAtte
         error_code, error_detail, next_attempt_at, redelivered
       from ended
     ), retried as (
-      insert into keyhook.retries (lane_id, event_seq, org_id, due_at, attempt, try)
-      select lane_id, event_seq, org_id, next_attempt_at, attempt, tries from ended where next_attempt_at is not null
+      insert into keyhook.retries (lane_id, event_seq, org_id, due_at, attempt, try, redelivered)
+      select e.lane_id, e.event_seq, e.org_id, e.next_attempt_at, case
+          when e.counts then e.attempt
+          when (select true from keyhook.deliveries d where d.lane_id = e.lane_id and d.event_seq = e.event_seq) then e.attempt
+          else ~e.attempt
+        end, e.tries, e.redelivered and not e.counts
+      from ended e where e.next_attempt_at is not null
     ), health as materialized (
       select k.*, o.succeeded, o.failed, o.error, least(3, o.failed + case when o.succeeded then 0 else k.failures end) as failures_now,
         case when not o.succeeded then k.failing_since end as still_since
@@ -152,8 +160,12 @@ export const interruptAttempts = async (db: Database, held: readonly HeldLane[])
         'The dispatcher stopped before the outcome was known.', next_attempt_at, redelivered
       from stale
     ), retried as (
-      insert into keyhook.retries (lane_id, event_seq, org_id, due_at, attempt, try)
-      select lane_id, event_seq, org_id, next_attempt_at, attempt, try from stale where next_attempt_at is not null
+      insert into keyhook.retries (lane_id, event_seq, org_id, due_at, attempt, try, redelivered)
+      select s.lane_id, s.event_seq, s.org_id, s.next_attempt_at, case
+          when (select true from keyhook.deliveries d where d.lane_id = s.lane_id and d.event_seq = s.event_seq) then s.attempt
+          else ~s.attempt
+        end, s.try, s.redelivered
+      from stale s where s.next_attempt_at is not null
     )
     select id from lane`
   return rows.map((row) => Number(row.id))
