@@ -219,6 +219,14 @@ describe('an invitation by mail', () => {
     const mailing = await mailingApi({ KEYHOOK_MAIL_PER_ADDRESS_MAX: '1' })
     const { invite, orgId } = await owned(mailing)
     await mailing.api.db`update keyhook.organizations set name = 'Win at https://evil.example' where id = ${orgId}`
+  test.each(['grace@example.com,', '"grace"@example.com', 'a,b@example.com'])('is refused for %s', async (address) => {
+    const { invite } = await owned(await mailingApi())
+    const refused = await invite(address, true)
+    expect([refused.status, codeOf(refused)]).toEqual([422, 'request.invalid'])
+    expect(refused.text).toContain('/email')
+    expect((await invite(address)).status).toBe(201)
+  })
+
     expect((await invite('a@example.com', true)).status).toBe(201)
     expect((await invite('a@example.com', true)).body.code).toBe('mail.limit_reached')
     const [mail] = await until(
