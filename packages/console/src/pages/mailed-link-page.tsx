@@ -18,7 +18,7 @@ const kinds = {
   },
   '/confirm-address': {
     title: 'Confirm your address',
-    text: 'The link was mailed to the address. You have to be signed in as its user, in this browser.',
+    text: 'The link was mailed to the address. You have to be signed in as its user, in this browser. Your other sessions end and your passkeys are removed: somebody else may have made them. Add a passkey again afterwards.',
     action: 'Confirm the address',
     use: confirmAddress,
   },

@@ -96,7 +96,9 @@ export function webhookEventRoutes(deps: { db: Database }): Route[] {
         if (event === null) throw notFound(`no event of this id in ${orgId}`)
         // In this order: a delivery that the first query shows as started has an attempt in the second, unless that expired.
         const webhooks = await listWebhooksOfEvent(deps.db, orgId, event)
-        const attempts = await listAttemptsOfEvent(deps.db, orgId, event.seq)
+        const addressed = webhooks.filter((row) => row.addressed)
+        const lanes = addressed.map((row) => row.lane_id)
+        const attempts = await listAttemptsOfEvent(deps.db, orgId, { seq: event.seq, lanes })
         const byLane = Map.groupBy(attempts, (row) => row.lane_id)
         return {
           status: 200,
@@ -107,9 +109,7 @@ export function webhookEventRoutes(deps: { db: Database }): Route[] {
             created_at: isoTime(event.created_at),
             test: event.sample,
             body: event.body,
-            delivered_to: webhooks
-              .filter((row) => row.addressed)
-              .map((row) => deliveryOf(row, byLane.get(row.lane_id) ?? [])),
+            delivered_to: addressed.map((row) => deliveryOf(row, byLane.get(row.lane_id) ?? [])),
             not_delivered_to: webhooks
               .filter((row) => !row.addressed)
               .map((row) => ({ webhook_id: row.id, url: row.url, reason: reasonOf(row, event.sample) })),

@@ -94,18 +94,23 @@ export type EventAttemptRow = Pick<
   | 'redelivered'
 > & { lane_id: string }
 
-/** Every attempt to deliver one event, by webhook and number. Not by id: ids follow the clocks of dispatchers. */
-export const listAttemptsOfEvent = (db: Database, orgId: OrgId, eventSeq: string) => db<EventAttemptRow[]>`
+/**
+ * Every attempt to deliver one event in these lanes, by webhook and number. Not by id: ids follow the clocks of dispatchers. Not from
+ * the deliveries: a test event of a suspended webhook has none.
+ */
+export const listAttemptsOfEvent = (
+  db: Database,
+  orgId: OrgId,
+  { seq, lanes }: { seq: string; lanes: readonly string[] },
+) => db<EventAttemptRow[]>`
   select a.lane_id, a.id, a.attempt, a.status, a.started_at, a.duration_us, a.response_status, a.error_code,
     a.next_attempt_at, a.redelivered
-  from keyhook.deliveries d
-  join keyhook.attempts a on a.lane_id = d.lane_id and a.event_seq = d.event_seq
-  where d.org_id = ${orgId} and d.event_seq = ${eventSeq}
+  from keyhook.attempts a
+  where a.org_id = ${orgId} and a.lane_id = any (${lanes}::bigint[]) and a.event_seq = ${seq}
   union all
   select f.lane_id, f.id, f.attempt, 'sending', f.started_at, null, null, null, null, f.redelivered
-  from keyhook.deliveries d
-  join keyhook.in_flight f on f.lane_id = d.lane_id and f.event_seq = d.event_seq
-  where d.org_id = ${orgId} and d.event_seq = ${eventSeq}
+  from keyhook.in_flight f
+  where f.org_id = ${orgId} and f.lane_id = any (${lanes}::bigint[]) and f.event_seq = ${seq}
   order by 1, 3`
 
 export type EventWebhookRow = {

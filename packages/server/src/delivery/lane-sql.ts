@@ -86,16 +86,19 @@ export const probeNow = async (tx: Transaction, orgId: OrgId, webhookId: Webhook
     where org_id = ${orgId} and webhook_id = ${webhookId} and suspended_until > now()`
 }
 
-/** What waits for a later try is sent now: up to `max` of a lane. Returns how many. */
-export const makeRetriesDue = async (tx: Transaction, laneId: number, max: number): Promise<number> => {
-  if (!(await requestRedelivery(tx, laneId))) return 0
-  const made = await tx`
-    update keyhook.retries r set due_at = now()
+/**
+ * What waits for a later try is sent now, in the order of events; what was requested stays before it. All at once: between two parts
+ * the next one, which is due by its schedule, would overtake. The lane is locked meanwhile (about 4 s for 100,000).
+ */
+export const makeRetriesDue = async (tx: Transaction, laneId: number): Promise<void> => {
+  if (!(await requestRedelivery(tx, laneId))) return
+  await tx`
+    update keyhook.retries r set due_at = now() - w.place * interval '1 microsecond'
     from (
-      select event_seq from keyhook.retries where lane_id = ${laneId} and due_at > now() order by due_at limit ${max}
-    ) later
-    where r.lane_id = ${laneId} and r.event_seq = later.event_seq`
-  return made.count
+      select event_seq, row_number() over (order by event_seq desc) as place from keyhook.retries
+      where lane_id = ${laneId} and not redelivered and attempt >= 0
+    ) w
+    where r.lane_id = ${laneId} and r.event_seq = w.event_seq`
 }
 
 /**

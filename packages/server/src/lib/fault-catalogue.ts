@@ -206,8 +206,8 @@ export const faultCatalogue = {
   'console.passkey_refused': {
     status: 403,
     title: 'The passkey was not accepted',
-    when: 'A passkey is unknown here or was removed, its answer is late or belongs to another request, the address of the console can have no passkeys, or the person has 20. Only paths below `/console` answer this.',
-    advice: 'Try again at the address of the console, or sign in with a link and add a passkey.',
+    when: 'A passkey is unknown here or was removed, its answer is late or belongs to another request, the address of the console can have no passkeys, the person has 20, or signed in more than 15 minutes ago and wants to add one. Only paths below `/console` answer this.',
+    advice: 'Try again at the address of the console, or sign in again, with a link if need be, and add a passkey.',
   },
   'console.link_invalid': {
     status: 410,

@@ -22,7 +22,12 @@ export type SessionRow = {
   /** Whether the address was confirmed. */
   verified: boolean
   offers_passkey: boolean
+  /** Whether it was opened minutes ago, so that it is most likely still in the hands of whoever signed in. */
+  is_recent: boolean
 }
+
+/** For what outlives the session, such as a new passkey. */
+export const recentMinutes = 15
 
 /** How somebody signed in. */
 export type SignInWay = 'link' | 'passkey' | 'openid' | 'mail' | 'invitation'
@@ -85,9 +90,9 @@ const useSession = (db: Database, hash: Buffer) =>
       set expires_at = least(created_at + make_interval(days => ${lifetimeDays}), now() + make_interval(hours => ${idleHours})),
         used_at = now()
       where secret_hash = ${hash} and expires_at > now()
-      returning id, user_id, offers_passkey
+      returning id, user_id, offers_passkey, created_at > now() - make_interval(mins => ${recentMinutes}) as is_recent
     )
-    select s.id, s.user_id, u.email, u.name, u.verified_by is not null as verified, s.offers_passkey
+    select s.id, s.user_id, u.email, u.name, u.verified_by is not null as verified, s.offers_passkey, s.is_recent
     from session s left join keyhook.users u on u.id = s.user_id and u.removed_at is null and not u.is_service
     where s.user_id is null or u.id is not null`.first()
 
@@ -108,15 +113,9 @@ export const endAllSessions = (db: Executor, hash: Buffer) => db<Ended[]>`
   returning s.id, s.user_id`
 
 /**
- * `except`: the session that stays. Passkeys go too: whoever signed in so far was perhaps not the reader of the address, and a
- * passkey would open other sessions.
+ * For a user who is perhaps somebody else than whoever has signed in so far: their passkeys would open other sessions. Who has proved to
+ * be the user gets a new session, which offers a passkey again.
  */
-export const endOtherSessionsOf = async (tx: Transaction, userId: UserId, except: SessionId): Promise<void> => {
-  await endPasskeysOf(tx, userId)
-  await tx`delete from keyhook.console_sessions where user_id = ${userId} and id <> ${except}`
-}
-
-/** For a user who turns out to be somebody else than whoever has signed in so far: their passkeys would open other sessions. */
 export const endSessionsOf = async (tx: Transaction, userId: UserId): Promise<void> => {
   await endPasskeysOf(tx, userId)
   await tx`delete from keyhook.console_sessions where user_id = ${userId}`

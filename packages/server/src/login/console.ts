@@ -34,8 +34,8 @@ import {
   checkOrigin,
   currentSession,
   endAllSessions,
-  endOtherSessionsOf,
   endSession,
+  endSessionsOf,
   exchangeLink,
   linkInvalid,
   listMemberships,
@@ -138,8 +138,8 @@ export function addConsole(app: FastifyInstance, deps: ConsoleDeps): void {
       role,
       permissions: permissionsOf(role),
     }))
-    const offersPasskey = session.offers_passkey && deps.passkeys && hasPasskeys(request, publicUrl)
-    const shown = { ...whoIs(session), organizations, offers_passkey: offersPasskey }
+    const mayAdd = session.is_recent && deps.passkeys && hasPasskeys(request, publicUrl)
+    const shown = { ...whoIs(session), organizations, offers_passkey: session.offers_passkey && mayAdd }
     return reply.send({ token, expires_at: isoTime(expiresAt), ...shown })
   })
 
@@ -170,7 +170,7 @@ export function addConsole(app: FastifyInstance, deps: ConsoleDeps): void {
 
   addAuthorization(app, deps)
   const mailing = { ...deps, signsIn: !deps.peopleAreElsewhere }
-  addMailedLinks(app, mailing)
+  addMailedLinks(app, { ...mailing, signedIn })
 
   addSessionList(app, deps)
   if (deps.passkeys) addPasskeys(app, { ...deps, signedIn })
@@ -235,19 +235,17 @@ const acceptInvitation = (db: Database, accepting: Accepting) =>
     const signedInAs = accepting.session?.user_id ?? null
     const userId = signedInAs ?? (await newUser(tx, found, accepting))
     const actor = { kind: 'login', userId, tokenId: null, address: clientAddress(accepting.request) } as const
-    // Nobody but a reader of the mail has the link of a mailed invitation.
-    if (found.mailed && (await isUnverifiedWith(tx, userId, found.email)))
-      await confirmIn(tx, actor, userId, accepting.session)
+    // Nobody but a reader of the mail has the link of a mailed invitation. Whoever else has signed in as the user has perhaps read none.
+    const confirms = found.mailed && (await isUnverifiedWith(tx, userId, found.email))
+    if (confirms) {
+      await confirmAddress(tx, actor, { userId, verifiedBy: 'email' })
+      await endSessionsOf(tx, userId)
+    }
     await join(tx, found, actor)
-    const secret = signedInAs === null ? await openSession(tx, accepting.request, userId, 'invitation') : null
+    const opens = signedInAs === null || confirms
+    const secret = opens ? await openSession(tx, accepting.request, userId, 'invitation') : null
     return { userId, orgId: found.org_id, secret }
   })
-
-/** Whoever else has signed in as the user so far has perhaps never read a mail of the address. */
-async function confirmIn(tx: Transaction, actor: Actor, userId: UserId, session: SessionRow | null): Promise<void> {
-  await confirmAddress(tx, actor, { userId, verifiedBy: 'email' })
-  if (session !== null) await endOtherSessionsOf(tx, userId, session.id)
-}
 
 async function join(tx: Transaction, { org_id: orgId, id, role }: FoundInvitation, actor: Actor & { userId: UserId }) {
   const { userId } = actor

@@ -1,4 +1,4 @@
-import type { FastifyInstance } from 'fastify'
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import Type, { type Static } from 'typebox'
 import type { Database, Executor, Transaction } from '../db/database.ts'
 import { clientAddress } from '../http/app.ts'
@@ -16,10 +16,11 @@ import { findUser, findUserByEmail } from '../organizations/users.ts'
 import {
   checkOrigin,
   currentSession,
-  endOtherSessionsOf,
+  endSessionsOf,
   insertLink,
   isLinkOpen,
   linkInvalid,
+  openSession,
   sessionRequired,
 } from './console-sessions.ts'
 
@@ -35,6 +36,8 @@ type Deps = {
   /** Without an OpenID issuer: where there is one, it decides who may log in. */
   signsIn: boolean
   mailPerAddressMax: number
+  /** Gives the browser the cookie of a session that was opened. */
+  signedIn(request: FastifyRequest, reply: FastifyReply, userId: UserId, secret: string): void
 }
 
 /** What the pages offer. */
@@ -44,7 +47,9 @@ export const mailWays = async ({ db, signsIn }: Pick<Deps, 'db' | 'signsIn'>) =>
 }
 
 /** Links that the console mails. Opening one changes nothing, because scanners of mail open them too: its page has a button. */
-export function addMailedLinks(app: FastifyInstance, { db, publicUrl, signsIn, mailPerAddressMax }: Deps): void {
+export function addMailedLinks(app: FastifyInstance, deps: Deps): void {
+  const { db, publicUrl, signsIn, mailPerAddressMax } = deps
+
   app.post<{ Body: Static<typeof signInBody> }>(
     '/console/sign-in-mail',
     { schema: { body: signInBody } },
@@ -82,13 +87,15 @@ export function addMailedLinks(app: FastifyInstance, { db, publicUrl, signsIn, m
       const session = await currentSession(db, request)
       // The user may be somebody else who knew the address: the reader of the mail must be the one who is signed in.
       const userId = session?.user_id ?? null
-      if (session === null || userId === null) throw sessionRequired(sameBrowser)
+      if (userId === null) throw sessionRequired(sameBrowser)
       const address = clientAddress(request)
-      await db.begin(async (tx) => {
+      const secret = await db.begin(async (tx) => {
         if (!(await takeConfirmation(tx, secretHash(request.body.link), userId))) throw linkInvalid(usedLink)
         await confirmAddress(tx, { kind: 'login', userId, tokenId: null, address }, { userId, verifiedBy: 'email' })
-        await endOtherSessionsOf(tx, userId, session.id)
+        await endSessionsOf(tx, userId)
+        return openSession(tx, request, userId, 'mail')
       })
+      deps.signedIn(request, reply, userId, secret)
       return reply.code(204).send()
     },
   )

@@ -11,7 +11,14 @@ import type { MasterKeys } from '../lib/master-keys.ts'
 import { isoTime } from '../lib/time.ts'
 import { organizationsOfUser } from '../organizations/sql.ts'
 import { lockUser } from '../organizations/users.ts'
-import { checkOrigin, currentSession, holdSession, openSession, personSession } from './console-sessions.ts'
+import {
+  checkOrigin,
+  currentSession,
+  holdSession,
+  openSession,
+  personSession,
+  recentMinutes,
+} from './console-sessions.ts'
 import { createChallenges } from './passkey-challenges.ts'
 import {
   countPasskeys,
@@ -123,6 +130,8 @@ export function addPasskeys(app: FastifyInstance, deps: PasskeyDeps): void {
   app.post('/console/passkey-options', async (request, reply) => {
     const party = checkParty(request, publicUrl)
     const session = await personSession(db, request)
+    // A session that was stolen for minutes must not become a way in for good. The answer has five minutes, in this session.
+    if (!session.is_recent) throw signInAgain()
     const known = await listCredentials(db, session.user_id, party.id)
     const options = await newPasskeyOptions(party, session, known)
     challenges.keep(reply, { challenge: options.challenge, sessionId: session.id, secure: isHttps(party) })
@@ -234,6 +243,11 @@ const noPasskey = (): Fault => new Fault('not_found', { public: 'You have no pas
 
 const tooMany = (): Fault =>
   new Fault('console.passkey_refused', { public: `A person has at most ${passkeysMax} passkeys. Remove one first.` })
+
+const signInAgain = (): Fault =>
+  new Fault('console.passkey_refused', {
+    public: `Sign in again to add a passkey: that is possible for ${recentMinutes} minutes after signing in.`,
+  })
 
 /** One text for all reasons: why an answer does not fit helps nobody but an attacker. */
 const refused = (internal: string): Fault =>

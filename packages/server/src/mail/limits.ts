@@ -2,8 +2,8 @@ import { hash } from 'node:crypto'
 import type { Executor } from '../db/database.ts'
 import { Fault } from '../lib/faults.ts'
 
-/** What counts together. Those that strangers cause do not use up what others need. */
-export type Counted = 'sign_in' | 'sign_in_from' | 'confirmation' | 'invitation' | 'invitation_of' | 'notice'
+/** What counts together. Those that strangers or a flapping webhook cause do not use up what others need. */
+export type Counted = 'sign_in' | 'sign_in_from' | 'confirmation' | 'invitation' | 'invitation_of' | `notice:${string}`
 
 /** Counts one mail of this hour. Returns how many there are now; null if there were as many as allowed. */
 export async function countMail(db: Executor, counted: Counted, subject: string, max: number): Promise<number | null> {

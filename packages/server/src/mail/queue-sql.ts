@@ -1,5 +1,5 @@
 import type { Database, Executor, Transaction } from '../db/database.ts'
-import type { OrgId, UserId } from '../lib/ids.ts'
+import type { OrgId, UserId, WebhookId } from '../lib/ids.ts'
 
 export type MailKind = 'invitation' | 'confirmation' | 'sign_in' | 'notice'
 
@@ -56,6 +56,17 @@ export const organizationOfOwner = async (tx: Transaction, orgId: OrgId, userId:
     select o.name from keyhook.memberships m join keyhook.organizations o on o.id = m.org_id
     where m.org_id = ${orgId} and m.user_id = ${userId} and m.role = 'owner'`
   return row?.name ?? null
+}
+
+export const listFailingWebhooks = async (
+  tx: Transaction,
+  orgId: OrgId,
+  ids: readonly WebhookId[],
+): Promise<Set<WebhookId>> => {
+  const rows = await tx<{ webhook_id: WebhookId }[]>`
+    select webhook_id from keyhook.lanes
+    where org_id = ${orgId} and webhook_id = any (${ids}::text[]) and failing_since is not null`
+  return new Set(rows.map((row) => row.webhook_id))
 }
 
 export type QueuedMail = {

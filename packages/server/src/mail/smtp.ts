@@ -73,10 +73,13 @@ export function createSmtp({ server, from, tls, ca }: SmtpOptions): Smtp {
 
 type SmtpError = Error & { code?: string; responseCode?: number; response?: string; command?: string }
 
-/** The server refuses this mail or its address for good, and not the login or the connection. */
+/**
+ * The server refuses the recipient for good. Refusals of the sender (MAIL FROM) and of the content (DATA) are tried again: they are
+ * often a setting that the operator corrects, and would end every mail until then.
+ */
 export const isRefusedForGood = (error: unknown): boolean => {
-  const { code, responseCode = 0 } = error as SmtpError
-  return (code === 'EENVELOPE' || code === 'EMESSAGE') && responseCode >= 500 && responseCode < 600
+  const { command, responseCode = 0 } = error as SmtpError
+  return command === 'RCPT TO' && responseCode >= 500 && responseCode < 600
 }
 
 /** For the log and for people: the answer of the server, without what we have sent. */

@@ -7,8 +7,9 @@ import { choice, chosen, mark, withChoices } from '../http/basis.ts'
 import { listById, onlyPageQuery } from '../http/lists.ts'
 import { type Route, route } from '../http/route.ts'
 import { component, createdAt, id, timestamp } from '../http/schemas.ts'
-import { Fault, notFound } from '../lib/faults.ts'
+import { Fault, invalid, notFound } from '../lib/faults.ts'
 import { type InvitationId, newId, type OrgId } from '../lib/ids.ts'
+import { isMailAddress } from '../lib/mail-server.ts'
 import { newSecret, secretHash } from '../lib/secrets.ts'
 import { isoTime } from '../lib/time.ts'
 import { mailOff, requireMailLeft } from '../mail/limits.ts'
@@ -107,6 +108,11 @@ export function invitationRoutes(deps: {
       async handler({ orgId, userId, actor, access, body, once }) {
         const { email, role, mail = false } = body as { email: string; role: Role; mail?: boolean }
         checkOwners(access, role)
+        if (mail && !isMailAddress(email)) {
+          throw invalid([
+            { pointer: '/email', detail: 'must be one e-mail address without quotes, if the link is mailed' },
+          ])
+        }
         const secret = newSecret()
         return holdOrganization(orgId, (tx) =>
           once(tx, async () => {

@@ -31,6 +31,6 @@ export const mailSettings = {
     certificateFile('name the authority that has issued the certificate of the mail server'),
   ).about('PEM file of a certificate authority that the mail server may use besides the public ones.'),
   mailPerAddressMax: setting('KEYHOOK_MAIL_PER_ADDRESS_MAX', '10', count(1, 1_000, 'mails')).about(
-    'Largest number of mails of one kind to one address in an hour, over all nodes. The kinds are notices, sign-in links, confirmations and invitations. Set it alike on every node.',
+    'Largest number of mails of one kind to one address in an hour, over all nodes. The kinds are notices about webhooks, about keys, about backups and about databases, sign-in links, confirmations and invitations. Set it alike on every node.',
   ),
 } as const

@@ -52,9 +52,6 @@ export function createWebhookHealth(deps: {
   }
 }
 
-/** The lane is locked meanwhile, and nothing of it begins. */
-const resumedMax = 5_000
-
 /** After a suspension, what waited for a later try is sent now. The change is told when that is done. Returns 0 if there is none. */
 async function resumeSome(tx: PublishingTransaction): Promise<number> {
   const [change] = await tx<{ id: string; org_id: OrgId; lane_id: string }[]>`
@@ -62,8 +59,8 @@ async function resumeSome(tx: PublishingTransaction): Promise<number> {
     join keyhook.webhooks w on w.org_id = c.org_id and w.id = c.webhook_id
     where c.resumes order by c.id limit 1 for update of c skip locked`
   if (change === undefined) return 0
-  const made = await makeRetriesDue(tx, Number(change.lane_id), resumedMax)
-  if (made < resumedMax) await tx`update keyhook.webhook_changes set resumes = false where id = ${change.id}`
+  await makeRetriesDue(tx, Number(change.lane_id))
+  await tx`update keyhook.webhook_changes set resumes = false where id = ${change.id}`
   tx.hintAfterCommit(change.org_id)
   return 1
 }

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { compile } from '../../src/db/statement.ts'
-import { countOutcomes, deliveriesCounted } from '../../src/delivery/history-sql.ts'
+import { countOutcomes, deliveriesCounted, listAttemptsOfEvent } from '../../src/delivery/history-sql.ts'
 import { ensurePartitions } from '../../src/delivery/retention-sql.ts'
 import { settleAttempts } from '../../src/delivery/statements/settle.ts'
 import { uuid7 } from '../../src/lib/ids.ts'
@@ -76,7 +76,7 @@ test('an event for more webhooks than are counted is left out, one for none is a
   expect([...found]).toEqual([['2', { succeeded: 0, failing: 0, failed: 0, waiting: 0, expired: 0 }]])
 })
 
-test('outcomes of a page cost one look-up per delivery, however long the history of its webhooks is', async () => {
+test('outcomes of a page and the attempts of an event cost one look-up per delivery, however long the history of its webhooks is', async () => {
   const world = await worldOf(3)
   const { db, orgId } = world
   const days = 40
@@ -120,5 +120,8 @@ test('outcomes of a page cost one look-up per delivery, however long the history
     // Of each event its number, row and deliveries; of each delivery its lane and attempt.
     expect(read, when).toBeLessThan(50 * (2 + 3 * 3) + 100)
     expect(read, when).toBeGreaterThan(50)
+    await listAttemptsOfEvent(explained, orgId, { seq: String(count), lanes })
+    expect(read, when).toBeLessThan(20)
+    expect(read, when).toBeGreaterThanOrEqual(3)
   }
 })

@@ -22,6 +22,28 @@ import type { Reply } from './support/receiver.ts'
  * Test events, redelivery and recovery.
  */
 
+test('a test event of a suspended webhook is shown with its attempt and its end', async () => {
+  const answers = [503, 200]
+  const { webhook } = await webhookTo((_request, count) => ({ status: answers[count - 1]! }))
+  await api.db`
+    update keyhook.lanes set failures = 3, failing_since = now(), suspended_until = now() + interval '1 day',
+      probe_at = now() + interval '1 hour'
+    where webhook_id = ${webhook.id}`
+  for (const [i, status] of ['failed', 'succeeded'].entries()) {
+    const { body: sent } = await call<{ event_id: string }>(`${platform}/webhooks/${webhook.id}/test`, {
+      token: owner.token,
+      body: { event_type: 'backup.failed' },
+    })
+    type Explained = { delivered_to: { attempts: { status: string }[] }[] }
+    const shown = await until(async () => {
+      const { body } = await call<Explained>(`${platform}/events/${sent.event_id}`, { token: owner.token })
+      return body.delivered_to[0]?.attempts.some((attempt) => attempt.status !== 'sending') && body.delivered_to
+    })
+    const attempt = { attempt: 1, status, response_status: answers[i] }
+    expect(shown).toMatchObject([{ webhook_id: webhook.id, status, attempts: [attempt] }])
+  }
+})
+
 test('a test event goes to one webhook, marked, signed and recorded', async () => {
   const { receiver, webhook, deliveries } = await webhookTo()
   const other = await webhookTo(undefined, ['invoice.paid'])

@@ -331,6 +331,26 @@ test('one is offered in a session that came by a link, until it is added or decl
   expect(await offers(await session({ userId, token: '' }))).toBe(false)
 })
 
+test('one is added within 15 minutes after signing in, and neither offered nor added later', async () => {
+  const { userId } = await api.person([{ orgId, role: 'member' }])
+  const browser = await session({ userId, token: '' })
+  const pass = (minutes: number) => api.db`
+    update keyhook.console_sessions set created_at = created_at - make_interval(mins => ${minutes}) where user_id = ${userId}`
+  const offers = async () =>
+    (await browser.send<{ offers_passkey: boolean }>('POST', '/console/token')).body.offers_passkey
+  await pass(14)
+  expect(await offers()).toBe(true)
+  expect((await options(browser, 'passkey-options')).status).toBe(200)
+  await pass(1)
+  expect(await offers()).toBe(false)
+  const reply = await options(browser, 'passkey-options')
+  expect([reply.status, codeOf(reply), reply.text]).toEqual([
+    ...refusal,
+    expect.stringContaining('Sign in again to add'),
+  ])
+  expect((await add(await session({ userId, token: '' }), createAuthenticator())).status).toBe(201)
+})
+
 test('a link that signs in still works for a person with passkeys, who can add another one', async () => {
   const person = await api.person()
   await add(await session(person), createAuthenticator())

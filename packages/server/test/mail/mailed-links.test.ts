@@ -5,6 +5,8 @@ import { call } from '../kit/client.ts'
 import { startApiForTest, type TestApi } from '../kit/installation.ts'
 import { until } from '../kit/until.ts'
 import { createBrowser, linkFor, signIn, tokenOf } from '../login/browser.ts'
+import { createAuthenticator } from '../login/support/authenticator.ts'
+import { add } from '../login/support/passkeys.ts'
 import { linkIn } from './support/mail-server.ts'
 import { mailingApi } from './support/mailing-api.ts'
 
@@ -187,12 +189,16 @@ describe('an invitation by mail', () => {
       ({ length }) => length > 0,
     )
     const { id } = (await whoIn(browser))!
+    expect((await browser.send('DELETE', '/console/passkey-offer')).status).toBe(204)
     // Whoever made the first link, and came with it before.
     const impostor = createBrowser(api.url)
     await impostor.send('POST', '/console/session', { body: { link: await linkFor(api, id) } })
     expect((await accept(browser, linkIn(mail!))).status).toBe(200)
     expect(await whoIn(browser)).toMatchObject({ verified: true })
     expect((await impostor.send('POST', '/console/token')).status).toBe(401)
+    expect(await api.db`select way, offers_passkey from keyhook.console_sessions where user_id = ${id}`).toEqual([
+      { way: 'invitation', offers_passkey: true },
+    ])
   })
 
   test('of an impostor who came before does not keep the reader of the address out', async () => {
@@ -211,6 +217,14 @@ describe('an invitation by mail', () => {
     expect(await whoIn(grace)).toMatchObject({ verified: true })
     expect(await whoIn(impostor)).toMatchObject({ verified: false })
     expect((await whoIn(grace))!.id).not.toBe((await whoIn(impostor))!.id)
+  })
+
+  test.each(['grace@example.com,', '"grace"@example.com', 'a,b@example.com'])('is refused for %s', async (address) => {
+    const { invite } = await owned(await mailingApi())
+    const refused = await invite(address, true)
+    expect([refused.status, codeOf(refused)]).toEqual([422, 'request.invalid'])
+    expect(refused.text).toContain('/email')
+    expect((await invite(address)).status).toBe(201)
   })
 
   test('is refused without mail and beyond the numbers of an hour, and its link names no address to a stranger', async () => {
@@ -232,10 +246,10 @@ describe('an invitation by mail', () => {
 
 describe('the confirmation of an address by mail', () => {
   /** Somebody who came by a link that was shown, and asked for the mail. */
-  async function asking(mailing: Mailing) {
+  async function asking(mailing: Mailing, origin = mailing.api.url) {
     const { api, server } = mailing
     const { orgId, invite } = await owned(mailing)
-    const browser = createBrowser(api.url)
+    const browser = createBrowser(api.url, origin)
     await accept(browser, (await invite('grace@example.com')).body.link!.split('#')[1]!)
     expect((await browser.send('POST', '/console/confirmation-mail')).status).toBe(202)
     const [mail] = await until(
@@ -265,6 +279,19 @@ describe('the confirmation of an address by mail', () => {
     const entries = await api.db`
       select user_id, details from keyhook.audit_entries where org_id = ${orgId} and action = 'user.verified'`
     expect([...entries]).toEqual([{ user_id: id, details: { by: 'email' } }])
+  })
+
+  test('removes the passkeys of before, and offers to add one again, however old the session was', async () => {
+    const mailing = await mailingApi()
+    const { browser, confirm } = await asking(mailing, 'https://keyhook.example.com')
+    const offers = async () => ((await tokenOf(browser)).body as unknown as { offers_passkey: boolean }).offers_passkey
+    expect((await add(browser, createAuthenticator())).status).toBe(201)
+    expect(await offers()).toBe(false)
+    await mailing.api.db`update keyhook.console_sessions set created_at = created_at - interval '1 hour'`
+    expect((await confirm(browser)).status).toBe(204)
+    expect((await browser.send<{ passkeys: object[] }>('GET', '/console/passkeys')).body.passkeys).toEqual([])
+    expect(await offers()).toBe(true)
+    expect((await add(browser, createAuthenticator())).status).toBe(201)
   })
 
   test('is refused when another user has the address by then, and after a day', async () => {

@@ -1,3 +1,4 @@
+import type { SMTPServerOptions } from 'smtp-server'
 import { describe, expect, onTestFinished, test } from 'vitest'
 import { failBackup } from '../../src/backups/rules.ts'
 import { recordStorageStats, takeNearlyFull } from '../../src/databases/usage-sql.ts'
@@ -13,6 +14,8 @@ import { startApiForTest, type TestApi, testOperator } from '../kit/installation
 import { until } from '../kit/until.ts'
 import { startMailServer } from './support/mail-server.ts'
 import { mailingApi, mailSettings, startSender } from './support/mailing-api.ts'
+
+const refusal = () => Object.assign(new Error('Not allowed'), { responseCode: 550 })
 
 const databaseId = 'db_01m7n2bk5vfamv24tpe8shekmc' as DatabaseId
 const failed = (name: string, problem = 'The disk is full.') =>
@@ -207,6 +210,29 @@ describe('a queued mail', () => {
     await api.db`update keyhook.mails set due_at = now(), last_error = null`
     await until(() => server.mails.length > 0)
     expect([...(await api.db`select secret_hash from keyhook.console_links`)]).toEqual([...links])
+  })
+
+  test.each<[what: string, options: SMTPServerOptions]>([
+    ['sender', { onMailFrom: (_address, _session, done) => done(refusal()) }],
+    [
+      'content',
+      {
+        onData(stream, _session, done) {
+          stream.resume().on('end', () => done(refusal()))
+        },
+      },
+    ],
+  ])('is kept when the mail server refuses the %s for good: the operator can correct that', async (_what, options) => {
+    const { log, lines } = captureLog()
+    const server = await startMailServer(options)
+    onTestFinished(() => server.stop())
+    const api = await startApiForTest(mailSettings(server.port))
+    const { notify } = await ownedBy(api)
+    await startSender(api, log)
+    await notify('orders')
+    await until(() => lines().length === 1)
+    expect(lines()).toMatchObject([{ msg: 'mail.failed', error: expect.stringContaining('550 Not allowed') }])
+    await until(async () => (await api.db`select from keyhook.mails where last_error like '550%'`).length === 1)
   })
 
   test('is given up when its time is over, or when the mail server refuses the address for good', async () => {

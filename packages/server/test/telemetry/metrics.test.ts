@@ -103,6 +103,26 @@ test('waiting deliveries, their age and their lanes are measured before, while a
   expect(after('lanes_late')).toBe(0)
 })
 
+test('failing and suspended webhooks are counted apart, without paused and deleted ones', async () => {
+  const world = await deliveryTest()
+  for (let i = 0; i < 6; i++) await world.addWebhook(`https://example.com/${i}`)
+  await world.db`
+    with lane as (select id, row_number() over (order by id) as n from keyhook.lanes)
+    update keyhook.lanes l
+    set failures = 3, failing_since = now(), paused_until = case when n = 4 then now() + interval '1 day' end,
+      ended_at = case when n = 5 then now() end,
+      suspended_until = case when n < 3 then now() + interval '1 day' end, probe_at = case when n < 3 then now() end
+    from lane where l.id = lane.id and n < 6`
+  const registry = new Registry()
+  createClusterGauges(registry, async () => ({
+    ...(await readClusterMetrics(world.db, { deadAfterSeconds: 5 })),
+    jobs: [],
+  }))
+  const text = await registry.metrics()
+  const count = (state: string) => sumOf(text, 'keyhook_cluster_webhooks', { state })
+  expect([count('failing'), count('suspended')]).toEqual([1, 2])
+})
+
 test('a node that was forgotten is not silent', async () => {
   const add = (id: string, state: string) => api.db`
     insert into keyhook.nodes (id, state, databases_max, seen_at) values (${id}, ${state}, 10, now() - interval '1 hour')`

@@ -22,7 +22,7 @@ function tell(notice: Notice): Told {
     case 'webhook.suspended':
       return {
         title: 'A webhook was suspended',
-        text: `The webhook ${quoted(notice.url)} has failed since ${day(notice.since)}, and nothing is sent to it any more. ${notice.waiting} deliveries wait.`,
+        text: `The webhook ${quoted(notice.url)} has failed since ${day(notice.since)}. Its deliveries wait, ${notice.waiting} so far, and one is tried every hour. The first success sends the others.`,
         path: webhookPath(notice),
         label: 'Open the webhook',
       }

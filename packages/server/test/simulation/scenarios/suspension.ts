@@ -58,7 +58,8 @@ export async function failingForTwoDays(): Promise<{
   }
   await timeline.run(() => !model.lanes.get(lane)!.isFailing, 2 * hourMs)
   // As the worker does, which tells of the change.
-  for (const row of model.retriesOf(lane)) row.dueMs = Math.min(row.dueMs, timeline.now())
+  const newestFirst = model.retriesOf(lane).toSorted((a, b) => b.eventSeq - a.eventSeq)
+  for (const [place, row] of newestFirst.entries()) row.dueMs = timeline.now() - place
   model.lanes.get(lane)!.redeliveryRequests += 1
   const backMs = timeline.now()
   await timeline.run(() => checks.violation !== null || checks.isFinished(), 2 * hourMs)
