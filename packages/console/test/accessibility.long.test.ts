@@ -19,7 +19,7 @@ const paths = [
   '/settings',
 ]
 
-/** Records with long names, and the paths of their pages. */
+/** Records with long names, a suspended webhook among them, and the paths of their pages. */
 async function fill() {
   const client = createClient({ url: api.url, token: owner.token, organization: orgId })
   await client.keys.create({ name: 'a key with a long name that needs more than one line on a phone' })
@@ -40,6 +40,10 @@ async function fill() {
     .poll(async () => (await client.deliveries.list({ status: 'failed' }).page()).items.length)
     .toBeGreaterThan(0)
   const [delivery] = (await client.deliveries.list().page()).items
+  await api.db`
+    update keyhook.lanes set failures = 3, failing_since = now() - interval '30 hours',
+      suspended_until = now() + interval '29 days', probe_at = now() + interval '40 minutes'
+    where webhook_id = ${webhook.id}`
   return {
     webhook: `/webhooks/${webhook.id}`,
     event: `/events/${event_id}`,

@@ -42,6 +42,10 @@ inBrowser('deleting', () => {
     await page.getByText('Running').first().waitFor()
     await eraseAll(api.db)
     await expect.poll(() => page.getByText('Running').count()).toBe(0)
+    await page
+      .getByText(/^memberships: 1 · entries of/)
+      .first()
+      .waitFor()
     await settled(page)
     await page.setViewportSize({ width: 390, height: 844 })
     await expectAccessible(page, 'the list of deletions')

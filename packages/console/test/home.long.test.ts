@@ -67,7 +67,7 @@ inBrowser('home', () => {
     await expect.poll(() => rows.count()).toBe(5)
   })
 
-  test('shows failing endpoints and unhealthy databases first', async () => {
+  test('shows failing endpoints first, then paused ones, and unhealthy databases first', async () => {
     await addDatabase('fine', 'available')
     await addStorage(await addDatabase('full', 'available'), 'stopped', 120 * 1024 ** 2)
     await addDatabase('broken', 'failed')
@@ -79,13 +79,22 @@ inBrowser('home', () => {
     const urls = await titles(page, 'Endpoints')
     expect(urls.map((url) => url.replace(/^.*\//, ''))).toEqual(['bad', 'good', ''])
     await region(page, 'Endpoints').getByRole('listitem').first().getByText('Mostly failures').waitFor()
+    const quiet = (await clientOf().webhooks.list().toArray()).find(({ url }) => url === 'https://quiet.example/')
+    await clientOf().webhooks.pause(quiet!.id)
     await api.db`
-      update keyhook.lanes l set failures = 3, failing_since = now() - interval '30 hours',
-        suspended_until = now() + interval '29 days', probe_at = now() + interval '40 minutes'
+      update keyhook.lanes l set failures = 3, failing_since = now() - interval '30 hours'
       from keyhook.webhooks w where w.lane_id = l.id and w.url like '%/good'`
-    await page.reload()
-    await region(page, 'Endpoints').getByRole('listitem').first().getByText('Suspended').waitFor()
-    expect((await titles(page, 'Endpoints')).map((url) => url.replace(/^.*\//, ''))).toEqual(['good', 'bad', ''])
+    for (const status of ['Failing', 'Suspended']) {
+      if (status === 'Suspended') {
+        await api.db`
+          update keyhook.lanes set suspended_until = now() + interval '29 days', probe_at = now() + interval '40 minutes'
+          where failing_since is not null`
+      }
+      await page.reload()
+      await region(page, 'Endpoints').getByRole('listitem').first().getByText(status).waitFor()
+      await region(page, 'Endpoints').getByRole('listitem').nth(1).getByText('Paused').waitFor()
+      expect((await titles(page, 'Endpoints')).map((url) => url.replace(/^.*\//, ''))).toEqual(['good', '', 'bad'])
+    }
     await region(page, 'Endpoints').getByRole('listitem').first().getByRole('link').click()
     await page.getByRole('alert').getByText('Suspended: every attempt has failed since').waitFor()
     await page.getByRole('heading', { name: 'Latest attempts' }).waitFor()

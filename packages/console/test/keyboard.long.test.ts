@@ -76,7 +76,7 @@ inBrowser('with the keyboard alone', () => {
     await press('Enter')
     await dialog.getByRole('button', { name: 'Revoke key' }).focus()
     await press('Enter')
-    await page.getByRole('heading', { name: 'No API keys yet' }).waitFor()
+    await page.getByRole('heading', { name: 'No active API keys' }).waitFor()
   })
 
   test('the palette goes to every page, and menus are used with arrows', async () => {

@@ -14,7 +14,7 @@ const dayOf = (time: string | null) =>
 inBrowser('API keys', () => {
   test('a created key is shown once, works, and is refused after it was revoked by its name', async () => {
     const page = await openAs(owner, '/keys')
-    await page.getByRole('heading', { name: 'No API keys yet' }).waitFor()
+    await page.getByRole('heading', { name: 'No active API keys' }).waitFor()
     await page.getByRole('button', { name: 'Create key' }).first().click()
     const dialog = page.getByRole('dialog')
     await dialog.getByRole('button', { name: 'Create key' }).click()

@@ -20,6 +20,12 @@ inBrowser('the operator', () => {
     await page.waitForURL('**/console/operator')
     const row = page.getByRole('row', { name: new RegExp(receiver.url) })
     await row.waitFor()
+    await row.getByText('Waiting', { exact: true }).waitFor()
+    await api.db`
+      update keyhook.lanes set failures = 3, failing_since = now() - interval '30 hours',
+        suspended_until = now() + interval '29 days', probe_at = due_at
+      where webhook_id = ${webhook.id}`
+    await row.getByText('Suspended').waitFor()
     expect(await row.getByRole('link', { name: receiver.url }).getAttribute('href')).toContain(webhook.id)
     expect(await row.getByRole('link', { name: 'Acme' }).getAttribute('href')).toContain(orgId)
     await page.getByRole('row', { name: /db-1\.example\.com Node .*machine-1.* Running 0 of 5/ }).waitFor()

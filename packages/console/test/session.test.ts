@@ -30,7 +30,7 @@ inBrowser('a session', () => {
       token = request.headers().authorization ?? token
     })
     await page.reload()
-    await page.getByRole('heading', { name: 'No API keys yet' }).waitFor()
+    await page.getByRole('heading', { name: 'No active API keys' }).waitFor()
     const status = async () =>
       (await fetch(`${api.url}/api/v1/organizations`, { headers: { authorization: token } })).status
     expect(await status()).toBe(200)
@@ -62,7 +62,7 @@ inBrowser('a session', () => {
     await page.getByRole('navigation', { name: 'Main' }).getByRole('link', { name: 'API keys' }).click()
     await page.waitForURL(`${outside}/console/${orgId}/keys`)
     await page.reload()
-    await page.getByRole('heading', { name: 'No API keys yet' }).waitFor()
+    await page.getByRole('heading', { name: 'No active API keys' }).waitFor()
     expect(await page.title()).toBe('API keys · Keyhook')
   })
 

@@ -28,6 +28,7 @@ export type BusyLane = {
   due_at: string | null
   leased_by: string | null
   paused_until: string | null
+  suspended_until: string | null
 }
 
 /** What the installation is doing. */

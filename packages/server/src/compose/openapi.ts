@@ -17,11 +17,12 @@ export type OpenApi = Json & {
   components: { schemas: Record<string, Json>; securitySchemes: Json }
 }
 
+/** Links are relative, so a proxy may add a path. */
 const description = `Organization API keys and signed webhooks.
 
 ## First request
 
-Create an API key in the [console](/console), or with \`npx keyhook keys create --name first\`. Then list what it reaches:
+Create an API key in the [console](./console), or with \`npx keyhook keys create --name first\`. Then list what it reaches:
 
 \`\`\`sh
 ${firstRequest}
@@ -32,7 +33,7 @@ those below \`/platform/v1\` are of this server.
 
 ## Guides
 
-${guides.map((guide) => `- [${guide.title}](${guidePath(guide)}): ${guide.about}`).join('\n')}
+${guides.map((guide) => `- [${guide.title}](.${guidePath(guide)}): ${guide.about}`).join('\n')}
 
 ## Requests and errors
 
@@ -41,7 +42,7 @@ answered with \`application/problem+json\` (RFC 9457); test its \`code\`. Beside
 request can be answered 400 (not HTTP/1.1), 404 (no such path), 405 (no such method), 408 or 417.
 
 The published interface leaves some things open. \`x-basis\` says whether it shows something (\`specified\`) or we chose it
-(\`chosen\`, by entry \`x-decision\` of the [register of decisions](/docs/decisions)). A part without \`x-basis\` has that of
+(\`chosen\`, by entry \`x-decision\` of the [register of decisions](./docs/decisions)). A part without \`x-basis\` has that of
 what it is part of: a parameter that of its operation, a field that of its schema.`
 
 const oneConnection = choice(
@@ -95,8 +96,8 @@ export function createOpenApi(
       description,
       'x-chosen': [versions, oneConnection],
     },
-    // The server that sent this document.
-    servers: [{ url: '/' }],
+    // The server that sent this document, with the path that a proxy adds.
+    servers: [{ url: '.' }],
     security: [{ bearer: [] }],
     tags,
     'x-tagGroups': tagGroups,

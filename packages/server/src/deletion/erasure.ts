@@ -91,7 +91,7 @@ async function organizationStep(tx: Transaction, { target_id, older_open }: DueD
   }
   Object.assign(erased, sum(erased, { users: users.length }))
   if (users.length === usersPerStep) return { erased }
-  if (older_open) return { erased, waitsFor: 'transactions that began before the deletion' }
+  if (older_open) return { erased, waitsFor: 'changes that began before the deletion' }
   await deleteOrganizationRow(tx, orgId)
   return { erased, isFinished: true }
 }
@@ -102,7 +102,7 @@ async function userStep(tx: Transaction, { target_id, older_open, after_org }: D
   for (const one of userTables) {
     Object.assign(erased, sum(erased, { [one.table]: await eraseAll(tx, one, [userId]) }))
   }
-  if (older_open) return { erased, waitsFor: 'transactions that began before the deletion' }
+  if (older_open) return { erased, waitsFor: 'changes that began before the deletion' }
   const organizations = await organizationsAfter(tx, after_org, organizationsPerStep)
   let afterOrg = after_org
   let left = rowsPerStep

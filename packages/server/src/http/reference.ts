@@ -21,7 +21,7 @@ curl "$KEYHOOK_URL/api/v1/organizations" \\
 
 /** Scalar's settings: nothing that contacts another host. The policy of the page would block it anyway. */
 const configuration = {
-  url: '/openapi.json',
+  url: 'openapi.json',
   theme: 'default',
   withDefaultFonts: false,
   telemetry: false,
@@ -40,9 +40,9 @@ export function addReference(app: FastifyInstance, document: () => Promise<strin
     return reply.type('application/json; charset=utf-8').send(json)
   })
   addGuides(app)
-  app.get('/', async (_request, reply) => reply.redirect('/docs'))
+  app.get('/', async (_request, reply) => reply.redirect('docs'))
 
-  const start = `addEventListener('DOMContentLoaded', () => Scalar.createApiReference('#app', ${JSON.stringify(configuration)}))`
+  const start = startOf(JSON.stringify(configuration))
   const policy = policyOf(createHash('sha256').update(start).digest('base64'))
   const version = scriptVersion()
 
@@ -51,7 +51,7 @@ export function addReference(app: FastifyInstance, document: () => Promise<strin
       .type('text/html; charset=utf-8')
       .header('content-security-policy', policy)
       .header('x-content-type-options', 'nosniff')
-      .send(pageOf(`/docs/scalar.js?v=${version}`, start, listOf(JSON.parse(await document())))),
+      .send(pageOf(`docs/scalar.js?v=${version}`, start, listOf(JSON.parse(await document())))),
   )
 
   // On the first request: the package takes 200 ms and 40 MB to load.
@@ -80,6 +80,16 @@ export function addReference(app: FastifyInstance, document: () => Promise<strin
     reply.type('text/plain; charset=utf-8').header('x-content-type-options', 'nosniff').send(register),
   )
 }
+
+/**
+ * Scalar resolves only absolute paths of servers, and against the origin, without the path that a proxy adds. The list is beside its
+ * element, because Scalar would take what is inside for a page of its own that a server rendered.
+ */
+const startOf = (settings: string): string => `addEventListener('DOMContentLoaded', () => {
+  const servers = [{ url: location.origin + location.pathname.replace(/\\/docs$/, '') }]
+  Scalar.createApiReference('#app', { ...${settings}, servers })
+  document.getElementById('list').remove()
+})`
 
 /** Another one for another script, without loading it. */
 function scriptVersion(): string {
@@ -121,7 +131,7 @@ function listOf({ info, tags, paths }: Document): string {
       ? [`<h2>${escaped(name)}</h2>\n<ul>\n${list.map(({ text }) => `<li>${text}</li>`).join('\n')}\n</ul>`]
       : []
   })
-  const links = guides.map((guide) => `<a href="${guidePath(guide)}">${escaped(guide.title)}</a>`).join(' · ')
+  const links = guides.map((guide) => `<a href=".${guidePath(guide)}">${escaped(guide.title)}</a>`).join(' · ')
   return `<h1>${escaped(info.title)}</h1>\n<p>The reference is loading. Guides: ${links}. This is what it describes:</p>\n${parts.join('\n')}`
 }
 
@@ -142,10 +152,11 @@ const pageOf = (scriptUrl: string, start: string, list: string): string => `<!do
 </style>
 </head>
 <body>
-<div id="app"><div id="list">
-<noscript>The reference needs JavaScript. The same content as JSON: <a href="/openapi.json">openapi.json</a></noscript>
+<div id="app"></div>
+<div id="list">
+<noscript>The reference needs JavaScript. The same content as JSON: <a href="openapi.json">openapi.json</a></noscript>
 ${list}
-</div></div>
+</div>
 <script src="${scriptUrl}" defer></script>
 <script>${start}</script>
 </body>

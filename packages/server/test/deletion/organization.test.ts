@@ -180,7 +180,7 @@ test('what a transaction writes that began before the deletion is erased too', a
   const erasing = eraseAll(api.db)
   await until(async () => {
     const { body: now } = await call<Deletion>(operatorUrl(`/deletions/${body.id}`), { token: operatorToken })
-    return now.waits_for === 'transactions that began before the deletion'
+    return now.waits_for === 'changes that began before the deletion'
   })
   write.resolve()
   await late

@@ -20,8 +20,9 @@ beforeAll(async () => {
 })
 afterAll(() => api.close())
 
-const scriptUrl = () => api.url + /<script src="([^"]+)"/.exec(page.text)![1]!
+const scriptUrl = () => `${api.url}/${/<script src="([^"]+)"/.exec(page.text)![1]!}`
 const inlineScript = () => /<script>(.*?)<\/script>/s.exec(page.text)![1]!
+const settings = () => JSON.parse(/\.\.\.(\{.*\}), servers \}/.exec(inlineScript())![1]!)
 const directives = () =>
   Object.fromEntries(
     page.headers
@@ -32,7 +33,7 @@ const directives = () =>
 
 test('the bare address redirects to the page', async () => {
   const reply = await fetch(`${api.url}/`, { redirect: 'manual' })
-  expect([reply.status, reply.headers.get('location')]).toEqual([302, '/docs'])
+  expect([reply.status, reply.headers.get('location')]).toEqual([302, 'docs'])
 })
 
 test('the page is HTML that no cache keeps', () => {
@@ -60,9 +61,7 @@ test('neither the page nor its settings name another host', () => {
 })
 
 test('fonts, telemetry, the client app, the agent and MCP of Scalar are off', () => {
-  const settings = JSON.parse(/createApiReference\('#app', (.*)\)\)$/.exec(inlineScript())![1]!)
-  expect(settings).toMatchObject({
-    url: '/openapi.json',
+  expect(settings()).toMatchObject({
     withDefaultFonts: false,
     telemetry: false,
     hideClientButton: true,
@@ -70,7 +69,23 @@ test('fonts, telemetry, the client app, the agent and MCP of Scalar are off', ()
     agent: { disabled: true },
     mcp: { disabled: true },
   })
-  expect(settings).not.toHaveProperty('proxyUrl')
+  expect(settings()).not.toHaveProperty('proxyUrl')
+})
+
+test('behind a proxy that adds a path, everything that the page and the document name is below that path', async () => {
+  const { info, servers } = (
+    await call<{ info: { description: string }; servers: { url: string }[] }>(`${api.url}/openapi.json`)
+  ).body
+  const named = [
+    ...[...page.text.matchAll(/(?:href|src)="(?!data:)([^"]+)"/g)].map(([, path]) => path!),
+    ...[...info.description.matchAll(/\]\(([^)]+)\)/g)].map(([, path]) => path!),
+    settings().url,
+    servers[0]!.url,
+  ]
+  expect(named.length).toBeGreaterThan(2 * guides.length)
+  const outside = 'https://example.com/keyhook/'
+  expect(named.filter((path) => !new URL(path, `${outside}docs`).href.startsWith(outside))).toEqual([])
+  expect(new URL(settings().url, `${outside}docs`).href).toBe(`${outside}openapi.json`)
 })
 
 test('the script is Scalar, and caches may keep it for ever', async () => {
@@ -135,11 +150,11 @@ test('the reference starts with a request that runs once its two values are repl
 
 test('the guides that the reference links to are served by this server, as the documents are', async () => {
   const { info } = (await call<{ info: { description: string } }>(`${api.url}/openapi.json`)).body
-  const linked = [...info.description.matchAll(/\]\((\/docs\/guides\/[^)]+)\)/g)].map(([, path]) => path!)
+  const linked = [...info.description.matchAll(/\]\(\.(\/docs\/guides\/[^)]+)\)/g)].map(([, path]) => path!)
   expect(linked).toEqual(guides.map(guidePath))
   expect(linked).toContain('/docs/guides/receiving-webhooks.md')
   for (const path of linked) {
-    expect(page.text).toContain(`<a href="${path}">`)
+    expect(page.text).toContain(`<a href=".${path}">`)
     const reply = await call(api.url + path)
     expect([reply.status, reply.headers.get('content-type')]).toEqual([200, 'text/plain; charset=utf-8'])
     const file = new URL(`../../../../docs/${path.split('/').at(-1)}`, import.meta.url)

@@ -100,4 +100,11 @@ test('the overview shows what waits longest, and the nodes', async () => {
       { id: 'silent', host: null, is_silent: true },
     ],
   })
+  await api.db`
+    update keyhook.lanes set failures = 3, failing_since = now() - interval '30 hours', probe_at = now(),
+      suspended_until = now() + interval '29 days', paused_until = now() - interval '1 second'
+    where webhook_id = ${hook.body.id}`
+  expect((await overview()).lanes).toMatchObject([{ paused_until: null, suspended_until: expect.any(String) }])
+  await api.db`update keyhook.lanes set suspended_until = now() where webhook_id = ${hook.body.id}`
+  expect((await overview()).lanes).toMatchObject([{ suspended_until: null }])
 })

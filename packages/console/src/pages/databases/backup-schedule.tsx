@@ -10,6 +10,7 @@ import { FormDialog } from '../../components/form-dialog.tsx'
 import { Select } from '../../components/select.tsx'
 import { RelativeTime } from '../../components/time.tsx'
 import { showToast } from '../../components/toasts.tsx'
+import { explain } from '../../words/errors.ts'
 import { intervals, intervalText, isOfOperator, scheduleText } from './schedule-words.ts'
 
 type Props = { organization: CurrentOrganization; databaseId: string }
@@ -18,9 +19,11 @@ type Props = { organization: CurrentOrganization; databaseId: string }
 export function BackupSchedule({ organization, databaseId }: Props) {
   const queryKey = [organization.id, 'backup-schedule', databaseId]
   const [isOpen, setOpen] = useState(false)
-  const { data: schedule } = useQuery({
+  const { data: schedule, error } = useQuery({
     queryKey,
     queryFn: ({ signal }) => client.backups.schedule(databaseId, { organization: organization.id, signal }),
+    // When the next one is due changes with every backup.
+    refetchInterval: 30_000,
   })
   const save = async (next: Schedule) => {
     await client.backups.setSchedule(databaseId, next, { organization: organization.id })
@@ -30,7 +33,7 @@ export function BackupSchedule({ organization, databaseId }: Props) {
   return (
     <div className="card-line row row-wrap">
       <span className="muted">Schedule</span>
-      <span className="grow">{schedule ? <InWords schedule={schedule} /> : '…'}</span>
+      <span className="grow">{schedule ? <InWords schedule={schedule} /> : error ? explain(error) : '…'}</span>
       {schedule && organization.can('backups:create') && (
         <Button small onClick={() => setOpen(true)}>
           Change schedule

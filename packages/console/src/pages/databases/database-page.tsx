@@ -39,6 +39,7 @@ function LoadedDatabase({ database }: { database: Database }) {
     <>
       <PageHeader
         title={database.name}
+        description={<IdChip id={database.id} />}
         crumbs={
           <Link to="/$orgId/databases" params={{ orgId }}>
             Databases
@@ -64,9 +65,6 @@ function LoadedDatabase({ database }: { database: Database }) {
             </Stat>
             <Stat label="Created">
               <RelativeTime at={database.created_at} />
-            </Stat>
-            <Stat label="Id">
-              <IdChip id={database.id} short />
             </Stat>
           </dl>
         </section>

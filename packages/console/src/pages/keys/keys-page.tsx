@@ -104,7 +104,11 @@ export function KeysPage() {
           columns={columns}
           rowKey={(key) => key.id}
           empty={
-            <EmptyState icon={KeyRound} title="No API keys yet" action={create}>
+            <EmptyState
+              icon={KeyRound}
+              title={status === 'active' ? 'No active API keys' : 'No API keys yet'}
+              action={create}
+            >
               Create a key for a script, a CI pipeline or a backend service, which then needs no login.
             </EmptyState>
           }

@@ -4,13 +4,24 @@ import { operatorClient } from '../../api/operator.ts'
 import { IdChip } from '../../components/copy.tsx'
 import { type Column, DataTable } from '../../components/data-table.tsx'
 import { RelativeTime } from '../../components/time.tsx'
+import { countText } from '../../words/numbers.ts'
 
 export const deletionsKey = ['operator', 'deletions']
 
 const refetchMs = 3_000
 
 const columns: Column<Deletion>[] = [
-  { label: 'Deleted', cell: ({ target_id }) => <IdChip id={target_id} /> },
+  {
+    label: 'Deleted',
+    cell: ({ kind, target_id }) => (
+      <div>
+        <span className="cell-title">{kind === 'user' ? 'User' : 'Organization'}</span>
+        <div className="small">
+          <IdChip id={target_id} />
+        </div>
+      </div>
+    ),
+  },
   { label: 'When', cell: ({ requested_at }) => <RelativeTime at={requested_at} /> },
   {
     label: 'Erased',
@@ -44,7 +55,27 @@ const stateOf = ({ finished_at, waits_for }: Deletion) => {
   return waits_for === null ? 'Running' : `Waiting for ${waits_for}`
 }
 
-const rowsOf = ({ deleted }: Deletion): string =>
-  Object.entries(deleted)
-    .map(([table, rows]) => `${rows} ${table.replaceAll('_', ' ')}`)
-    .join(', ')
+/** Tables that people know. The rows of all others are records. */
+const words: Record<string, string> = {
+  databases: 'databases',
+  backups: 'backups',
+  stored_objects: 'stored files',
+  webhooks: 'webhooks',
+  events: 'events',
+  attempts: 'attempts',
+  api_keys: 'API keys',
+  memberships: 'memberships',
+  users: 'users',
+  invitations: 'invitations',
+  invoices: 'invoices',
+  audit_entries: 'entries of the audit log',
+  passkeys: 'passkeys',
+  console_sessions: 'sessions',
+}
+
+function rowsOf({ deleted }: Deletion): string {
+  const known = Object.keys(words).filter((table) => table in deleted)
+  const rest = Object.entries(deleted).reduce((sum, [table, rows]) => (table in words ? sum : sum + rows), 0)
+  const parts = known.map((table) => `${words[table]}: ${countText(deleted[table]!)}`)
+  return [...parts, ...(rest > 0 ? [`other records: ${countText(rest)}`] : [])].join(' · ')
+}

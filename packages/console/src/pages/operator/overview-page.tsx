@@ -64,7 +64,11 @@ const laneColumns: Column<BusyLane>[] = [
     ),
   },
   { label: 'Waiting since', cell: (lane) => <Since at={lane.oldest_waiting_at} /> },
-  { label: 'Next try', cell: (lane) => (lane.due_at === null ? '–' : <Countdown to={lane.due_at} />) },
+  {
+    label: 'Next try',
+    // While it is leased, this is when the lease expires.
+    cell: (lane) => (lane.due_at === null || lane.leased_by !== null ? '–' : <Countdown to={lane.due_at} />),
+  },
   { label: 'State', cell: (lane) => <LaneState lane={lane} /> },
 ]
 
@@ -86,8 +90,8 @@ export function OverviewPage() {
       <div className="stack">
         <section className="card" aria-label="Numbers">
           <dl className="stat-grid">
-            <Stat label="Waiting for the first attempt">{data ? countText(data.deliveries.waiting) : '–'}</Stat>
-            <Stat label="Waiting for another attempt">{data ? countText(data.deliveries.retries) : '–'}</Stat>
+            <Stat label="Waiting for the first attempt">{data ? upToMaxText(data.deliveries.waiting) : '–'}</Stat>
+            <Stat label="Waiting for another attempt">{data ? upToMaxText(data.deliveries.retries) : '–'}</Stat>
             <Stat label="Being sent now">{data ? countText(data.deliveries.in_flight) : '–'}</Stat>
             <Stat label="Longest waiting since">
               <Since at={data?.deliveries.oldest_waiting_at ?? null} />
@@ -141,10 +145,16 @@ export function OverviewPage() {
   )
 }
 
+const countedMax = 100_000
+
+/** The server counts no further. */
+const upToMaxText = (count: number): string => `${countText(count)}${count >= countedMax ? ' or more' : ''}`
+
 const Since = ({ at }: { at: string | null }) =>
   at === null ? <span className="muted">Nothing</span> : <RelativeTime at={at} />
 
 function LaneState({ lane }: { lane: BusyLane }) {
   if (lane.paused_until !== null) return <Badge tone="warning">Paused</Badge>
+  if (lane.suspended_until !== null) return <Badge tone="danger">Suspended</Badge>
   return lane.leased_by === null ? <Badge>Waiting</Badge> : <Badge tone="info">Being sent</Badge>
 }

@@ -89,7 +89,7 @@ export function UsersPage() {
       {deleting && (
         <Confirm
           title={`Delete ${confirmationOf(deleting)}?`}
-          description="The user leaves every organization, and the keys and sessions of the user stop at once. Address, name and subject are erased for good; audit logs keep the id."
+          description="The user leaves every organization, and the keys and sessions of the user stop at once. Address, name and single sign-on are erased for good; audit logs keep the id."
           action="Delete user"
           typed={confirmationOf(deleting)}
           onConfirm={async () => {

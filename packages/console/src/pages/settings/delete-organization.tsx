@@ -49,7 +49,7 @@ function DeletionDialog({ organization, onClose }: Props & { onClose: () => void
   return (
     <Confirm
       title={`Delete “${organization.name}”?`}
-      description="Nobody can undo this, nor can the operator. Download what you want to keep first."
+      description="Nobody can undo this, not even the operator. Download what you want to keep first."
       action="Delete organization"
       typed={organization.name}
       onConfirm={async () => {

@@ -8,13 +8,14 @@ import { Button } from '../../components/button.tsx'
 import { TextField } from '../../components/field.tsx'
 import { FormDialog } from '../../components/form-dialog.tsx'
 import { showToast } from '../../components/toasts.tsx'
+import { explain } from '../../words/errors.ts'
 import { daysText } from '../keys/expiry.ts'
 
 /** The longest that new API keys of the organization may last. */
 export function KeyLifetime({ organization }: { organization: CurrentOrganization }) {
   const [isOpen, setOpen] = useState(false)
-  const { data } = useQuery(keyLifetimeQuery(organization.id))
-  if (data === undefined) return '…'
+  const { data, error } = useQuery(keyLifetimeQuery(organization.id))
+  if (data === undefined) return error ? explain(error) : '…'
   const daysMax = daysMaxOf(data)
   return (
     <div className="row row-wrap">

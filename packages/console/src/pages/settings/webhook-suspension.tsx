@@ -8,12 +8,13 @@ import { Button } from '../../components/button.tsx'
 import { TextField } from '../../components/field.tsx'
 import { FormDialog } from '../../components/form-dialog.tsx'
 import { showToast } from '../../components/toasts.tsx'
+import { explain } from '../../words/errors.ts'
 
 /** After how many hours of failing webhooks of the organization are suspended. */
 export function WebhookSuspension({ organization }: { organization: CurrentOrganization }) {
   const [isOpen, setOpen] = useState(false)
-  const { data } = useQuery(webhookSuspensionQuery(organization.id))
-  if (data === undefined) return '…'
+  const { data, error } = useQuery(webhookSuspensionQuery(organization.id))
+  if (data === undefined) return error ? explain(error) : '…'
   const hours = data.after_hours ?? data.operator_after_hours
   return (
     <div className="row row-wrap">

@@ -35,7 +35,7 @@ export function CreatedWebhook({ webhook, unsaved }: Props) {
           </Link>
         }
       />
-      <div className="stack narrow-form">
+      <div className="stack">
         {unsaved !== null && (
           <Notice kind="danger">The webhook has no description and no rate limit: {unsaved} Edit it later.</Notice>
         )}

@@ -135,7 +135,8 @@ function Facts({ webhook }: { webhook: Webhook }) {
         {webhook.secret_created_at !== null && (
           <>
             {' '}
-            made <RelativeTime at={webhook.secret_created_at} />
+            {webhook.secret_rotation?.switched === false ? 'the new one was made' : 'made'}{' '}
+            <RelativeTime at={webhook.secret_created_at} />
           </>
         )}
       </dd>
