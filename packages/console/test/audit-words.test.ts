@@ -56,3 +56,9 @@ test('entries that follow each other with the same action of the same actor are 
     ['aud_1'],
   ])
 })
+
+test('test events of different types are different things', () => {
+  const tested = (id: string, event_type: string) => entryOf({ id, action: 'webhook.tested', details: { event_type } })
+  const entries = [tested('aud_3', 'invoice.paid'), tested('aud_2', 'invoice.paid'), tested('aud_1', 'backup.failed')]
+  expect(grouped(entries).map((group) => group.length)).toEqual([2, 1])
+})

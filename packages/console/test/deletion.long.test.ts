@@ -23,7 +23,7 @@ inBrowser('deleting', () => {
     await expectAccessible(page, 'the dialog')
     await confirm.click()
     await dialog.waitFor({ state: 'detached' })
-    await page.getByText('You are in no organization yet').waitFor()
+    await page.getByText('You are in no organization').waitFor()
   })
 
   test('the operator deletes an organization and a user, and sees how far it is', async () => {

@@ -166,7 +166,7 @@ inBrowser('webhooks', () => {
     await expect.poll(() => chart.locator('.legend').innerText()).toMatch(/0 succeeded\s+2 failed/)
     expect(await chart.locator('.chart-grid text').allTextContents()).toEqual(['0', '1', '2', '3'])
     const health = page.getByRole('region', { name: 'Health' })
-    await expect.poll(() => health.innerText()).toMatch(/0%\s+2 attempts since 24 hr ago/)
+    await expect.poll(() => health.innerText()).toMatch(/0%\s+2 attempts in 24 hours/)
     await expect.poll(() => health.innerText()).toMatch(/Waiting\n2\n[\s\S]*Next attempt\nin \d+:\d\d/)
     const settings = page.getByRole('region', { name: 'Settings' })
     expect(await settings.innerText()).toMatch(/Secret\n+whsec_… made (just now|\d+ sec ago)/)

@@ -123,11 +123,13 @@ export function addCommands(program: KeyhookCommand): void {
     .option('--expires <duration>', 'End the new key after this time; as the old key if absent')
     .run(async ({ client, output }, options: { overlap: string; expires?: string }, id: string) => {
       const limits = await limitsOf(client, { ...(options.expires !== undefined && { expires: options.expires }) })
+      const overlapMs = durationMs('--overlap', options.overlap)
       const key = await client.keys.rotate(id, {
-        overlap_seconds: durationMs('--overlap', options.overlap) / 1_000,
+        overlap_seconds: overlapMs / 1_000,
         ...(limits.expires_at !== undefined && { expires_at: limits.expires_at }),
       })
-      output.result(key, `Created the key ${key.id} in place of ${id}. ${shownOnce(key.api_key)}`)
+      const end = overlapMs === 0 ? 'has ended' : `ends in ${options.overlap} at the latest`
+      output.result(key, `Created the key ${key.id} in place of ${id}, which ${end}. ${shownOnce(key.api_key)}`)
     })
   customerCommand(keys, 'revoke <key>', 'Revoke an API key; the next request with the key is refused')
     .examples('npx keyhook keys revoke key_…', 'npx keyhook keys revoke key_… --descendants --yes')
@@ -171,5 +173,5 @@ const details = (key: ApiKeyDetails): string =>
     Created: timeText(key.created_at),
     'Last used': key.last_used_at === null ? 'never' : timeText(key.last_used_at),
     Refused:
-      key.refused.count === 0 ? undefined : `${key.refused.count} requests, the last from ${key.refused.last_address}`,
+      key.refused.count === 0 ? undefined : `${key.refused.count} times, the last from ${key.refused.last_address}`,
   }).join('\n')

@@ -12,9 +12,13 @@ const columns: Column<Delivery>[] = [
   { title: 'EVENT', of: ({ event_type }) => event_type, mayShrink: true },
   { title: 'ATTEMPT', of: ({ attempt }) => attempt },
   { title: 'STATUS', of: ({ status }) => status, style: statusText },
-  { title: 'ANSWER', of: ({ response, error }) => error?.code ?? response?.status ?? null, mayShrink: true },
+  { title: 'ANSWER', of: ({ response, error }) => outcomeOf(response?.status, error?.code), mayShrink: true },
   { title: 'ID', of: ({ id }) => id },
 ]
+
+/** Of an answer that is no success the HTTP status says more than the code. */
+export const outcomeOf = (status: number | null | undefined, code: string | null | undefined): string | number | null =>
+  (code === 'status_not_successful' ? status : (code ?? status)) ?? null
 
 type DeliveriesOptions = SessionOptions & { status?: string; response?: string; error?: string; event?: string }
 

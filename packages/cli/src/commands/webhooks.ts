@@ -7,7 +7,7 @@ import { confirm } from '../prompt.ts'
 import { customerCommand, type SessionOptions } from '../session.ts'
 import { statusText, styled } from '../style.ts'
 import { type Column, recordLines, timeText } from '../table.ts'
-import { addWebhookDeliveryCommands } from './webhook-deliveries.ts'
+import { addWebhookDeliveryCommands, outcomeOf } from './webhook-deliveries.ts'
 
 const columns: Column<Webhook>[] = [
   { title: 'ID', of: ({ id }) => id },
@@ -175,7 +175,7 @@ function details(webhook: Webhook): string {
     'Last failure':
       failure === null
         ? undefined
-        : `${timeText(failure.at)}  ${failure.error_code ?? failure.response_status ?? ''}  ${failure.delivery_id}`,
+        : `${timeText(failure.at)}  ${outcomeOf(failure.response_status, failure.error_code) ?? ''}  ${failure.delivery_id}`,
     Waiting: waitingText(health.waiting),
     'Next attempt':
       health.next_attempt_at === null

@@ -14,14 +14,14 @@ export function StartPage() {
       <EmptyState
         isPage
         icon={Building2}
-        title="You are in no organization yet"
+        title="You are in no organization"
         action={
           <Link to="/account" className="button">
             Your account
           </Link>
         }
       >
-        Ask the owner of an organization to invite {user?.email ?? 'you'}, then reload this page.
+        Ask an owner or admin of an organization to invite {user?.email ?? 'you'}, then reload this page.
       </EmptyState>
     </main>
   )

@@ -40,6 +40,7 @@ const otherRules: Record<string, string> = {
   databases: 'is no database of the organization',
   preset: 'must not be given together',
   confirm: 'must be the name of the organization',
+  email: 'must be one e-mail address without quotes',
 }
 
 const isRefusal = (reply: Reply) => reply.status === 400 || reply.status === 422

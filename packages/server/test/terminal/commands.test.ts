@@ -89,6 +89,10 @@ test('a restricted key is created, shown, narrowed, rotated, and listed when it 
     code: 2,
     stderr: expect.stringContaining('--permissions'),
   })
+  const spare = await terminal.json<Key>('keys', 'create', '--name', 'spare')
+  expect(await terminal.text('keys', 'rotate', spare.id, '--overlap', '24h')).toContain(
+    'which ends in 24h at the latest',
+  )
   const successor = await terminal.json<Key>('keys', 'rotate', made.id, '--overlap', '0s')
   expect(await terminal.json('keys', 'show', successor.id)).toMatchObject({
     name: 'narrow',

@@ -79,8 +79,9 @@ export function actorOf({ actor, details }: AuditEntry): string {
 
 export type AuditGroup = [newest: AuditEntry, ...AuditEntry[]]
 
-const sameness = ({ action, actor }: AuditEntry): string =>
-  [action, actor.kind, actor.user_id, actor.kind === 'key' ? actor.credential : ''].join(' ')
+const sameness = ({ action, actor, details }: AuditEntry): string =>
+  // The sentence names the event type of a test event.
+  [action, details.event_type, actor.kind, actor.user_id, actor.kind === 'key' ? actor.credential : ''].join(' ')
 
 /** Entries that follow each other and say the same of the same actor, newest first as they are. */
 export function grouped(entries: readonly AuditEntry[]): AuditGroup[] {

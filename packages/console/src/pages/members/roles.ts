@@ -4,7 +4,7 @@ export const roleNames: Record<MemberRole, string> = { owner: 'Owner', admin: 'A
 
 export const roleTexts: Record<MemberRole, string> = {
   owner: 'Everything, and gives others any role.',
-  admin: 'Everything except the role of owner.',
+  admin: 'Manages keys, webhooks, databases and members, but no owners or service members.',
   member: 'Reads, and manages API keys of their own.',
 }
 

@@ -22,6 +22,8 @@ export function WebhookStatus({ webhook }: { webhook: Webhook }) {
 export function SuccessShare({ health }: { health: WebhookHealth }) {
   if (health.success_share === null) return <span className="muted">—</span>
   const all = health.succeeded + health.failed
+  // Only so many attempts are counted: then they begin later.
+  const isCut = Date.parse(health.since) > Date.now() - 23 * 3_600_000
   return (
     <div className="share">
       <span className="number">{shareText(health.success_share)}</span>
@@ -31,7 +33,9 @@ export function SuccessShare({ health }: { health: WebhookHealth }) {
         aria-label="Share of attempts that succeeded"
       />
       <span className="small muted number">
-        {count.format(all)} {all === 1 ? 'attempt' : 'attempts'} since <RelativeTime at={health.since} />
+        {isCut && 'newest '}
+        {count.format(all)} {all === 1 ? 'attempt' : 'attempts'}
+        {!isCut && ' in 24 hours'}
       </span>
     </div>
   )
