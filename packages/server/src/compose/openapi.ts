@@ -96,8 +96,8 @@ export function createOpenApi(
       description,
       'x-chosen': [versions, oneConnection],
     },
-    // The server that sent this document, with the path that a proxy adds.
-    servers: [{ url: '.' }],
+    // The server that sent this document. Not ".": many programs put this text before the path as it is.
+    servers: [{ url: '/' }],
     security: [{ bearer: [] }],
     tags,
     'x-tagGroups': tagGroups,
