@@ -14,14 +14,20 @@ export type Restrictions = {
 }
 
 const parsed = new Map<string, Restrictions>()
-const parsedMax = 10_000
+let parsedChars = 0
+/** Not a number of keys: what one key is restricted to may have 8,000 characters. */
+const parsedCharsMax = 4_000_000
 
-/** The same text gives the same object: parsing takes 1 us of a request, and networks are compiled once for each object. */
+/** The same text gives the same object: parsing takes 1 us of a request, and networks are parsed once for each object. */
 export function readRestrictions(text: string): Restrictions {
   let restrictions = parsed.get(text)
   if (restrictions === undefined) {
     restrictions = JSON.parse(text) as Restrictions
-    if (parsed.size >= parsedMax) parsed.clear()
+    parsedChars += text.length
+    if (parsedChars > parsedCharsMax) {
+      parsed.clear()
+      parsedChars = text.length
+    }
     parsed.set(text, restrictions)
   }
   return restrictions

@@ -1,4 +1,4 @@
-import { BlockList, isIPv4, isIPv6 } from 'node:net'
+import { isIP, isIPv6 } from 'node:net'
 import ipaddr from 'ipaddr.js'
 
 /** A parsed CIDR network. */
@@ -15,16 +15,19 @@ export function readNetwork(text: string): Network | null {
   return Number(bits) <= (network.kind() === 'ipv4' ? 32 : 128) ? [network, Number(bits)] : null
 }
 
-type Lists = { ipv4: BlockList; ipv6: BlockList }
-
-/** Compiled lists: compiling one takes 10 us, a fifth of a request, and a look-up in it 0.3 us. */
-const compiled = new WeakMap<readonly string[], Lists>()
+/** By the list: reading a network takes 1 to 4 us. No `BlockList` of Node: it takes 2 KB for a network, which no garbage collection sees. */
+const parsedLists = new WeakMap<readonly string[], Network[]>()
 
 /** Whether an address is in one of these CIDRs. An IPv4 address in its IPv6 form counts as IPv4. */
 export function isInNetworks(address: string, networks: readonly string[]): boolean {
-  const plain = address.replace(/^::ffff:(?=\d+\.)/i, '')
-  const family = familyOf(plain)
-  return family !== null && compile(networks)[family].check(plain, family)
+  if (isIP(address) === 0) return false
+  let parsed = parsedLists.get(networks)
+  if (parsed === undefined) {
+    parsed = networks.map((network) => ipaddr.parseCIDR(network))
+    parsedLists.set(networks, parsed)
+  }
+  const one = ipaddr.process(address)
+  return parsed.some(([network, bits]) => network.kind() === one.kind() && one.match([network, bits]))
 }
 
 /** What counts as one client: an IPv6 client has a whole /64 of addresses. */
@@ -32,22 +35,6 @@ export function clientNetwork(address: string): string {
   if (!ipaddr.isValid(address)) return address
   const parsed = ipaddr.process(address)
   return parsed.kind() === 'ipv6' ? (parsed as ipaddr.IPv6).parts.slice(0, 4).join(':') : parsed.toString()
-}
-
-const familyOf = (address: string) => (isIPv4(address) ? 'ipv4' : isIPv6(address) ? 'ipv6' : null)
-
-/** A list for each family: one for both would find every IPv4 address in ::/0. */
-function compile(networks: readonly string[]): Lists {
-  const known = compiled.get(networks)
-  if (known !== undefined) return known
-  const lists = { ipv4: new BlockList(), ipv6: new BlockList() }
-  for (const network of networks) {
-    const [address, bits] = network.split('/') as [string, string]
-    const family = familyOf(address)!
-    lists[family].addSubnet(address, Number(bits), family)
-  }
-  compiled.set(networks, lists)
-  return lists
 }
 
 /** Whether every address of the first CIDR is in the second. */
