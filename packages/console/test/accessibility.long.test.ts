@@ -17,6 +17,7 @@ const paths = [
   '/audit',
   '/members',
   '/settings',
+  '/account',
 ]
 
 /** Records with long names, a suspended webhook among them, and the paths of their pages. */
@@ -48,6 +49,8 @@ async function fill() {
     webhook: `/webhooks/${webhook.id}`,
     event: `/events/${event_id}`,
     delivery: `/deliveries?delivery=${delivery!.id}`,
+    byEvent: '/deliveries?group=event',
+    allKeys: '/keys?status=all',
     database: `/databases/${database.id}`,
   }
 }
@@ -171,7 +174,7 @@ inBrowser('every page', () => {
 
   test('says what failed, and loads after "Try again"', async () => {
     const page = await openAs(owner, '/settings')
-    for (const path of paths.filter((one) => !['/settings', '/webhooks/new'].includes(one))) {
+    for (const path of paths.filter((one) => !['/settings', '/webhooks/new', '/account'].includes(one))) {
       await page.route(/\/(api|platform)\/v1\//, (route) => route.abort())
       await page.goto(consoleUrl(path))
       const again = page.getByRole('main').getByRole('button', { name: 'Try again' })

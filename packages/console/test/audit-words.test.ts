@@ -57,6 +57,19 @@ test('entries that follow each other with the same action of the same actor are 
   ])
 })
 
+test('a redelivery names the webhook, and reports of several events name their number', () => {
+  const redelivered = entryOf({
+    action: 'delivery.redelivered',
+    target_id: 'dlv_1',
+    target_name: 'https://acme.example/',
+  })
+  expect(sentenceOf(redelivered)).toMatchObject({ target: 'https://acme.example/' })
+  const reported = (events: number) =>
+    entryOf({ action: 'event.reported', target_name: 'invoice.paid', details: { events } })
+  expect(sentenceOf(reported(4))).toEqual({ before: 'reported 4 events', target: null, after: '' })
+  expect(grouped([reported(4), reported(4), reported(1)]).map((group) => group.length)).toEqual([2, 1])
+})
+
 test('test events of different types are different things', () => {
   const tested = (id: string, event_type: string) => entryOf({ id, action: 'webhook.tested', details: { event_type } })
   const entries = [tested('aud_3', 'invoice.paid'), tested('aud_2', 'invoice.paid'), tested('aud_1', 'backup.failed')]

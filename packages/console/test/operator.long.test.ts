@@ -22,9 +22,10 @@ inBrowser('the operator', () => {
     await row.waitFor()
     await row.getByText('Waiting', { exact: true }).waitFor()
     await api.db`
-      update keyhook.lanes set failures = 3, failing_since = now() - interval '30 hours',
-        suspended_until = now() + interval '29 days', probe_at = due_at
-      where webhook_id = ${webhook.id}`
+      update keyhook.lanes set failures = 3, failing_since = now() - interval '30 hours' where webhook_id = ${webhook.id}`
+    await row.getByText('Failing', { exact: true }).waitFor()
+    await api.db`
+      update keyhook.lanes set suspended_until = now() + interval '29 days', probe_at = due_at where webhook_id = ${webhook.id}`
     await row.getByText('Suspended').waitFor()
     expect(await row.getByRole('link', { name: receiver.url }).getAttribute('href')).toContain(webhook.id)
     expect(await row.getByRole('link', { name: 'Acme' }).getAttribute('href')).toContain(orgId)

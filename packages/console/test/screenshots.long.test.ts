@@ -86,7 +86,10 @@ async function fill() {
       (7.3 - h / 40.0) * 1048576, 6 + (5 * sin(h / 3.8))::int from generate_series(1, 167) h
     on conflict do nothing`
 
-  await client.keys.create({ name: 'deploy pipeline' })
+  const pipeline = await client.keys.create({ name: 'deploy pipeline' })
+  await createClient({ url: api.url, token: pipeline.api_key, organization: orgId }).webhooks.update(orders, {
+    rate_limit: 50,
+  })
   await client.keys.createRestricted({
     name: 'billing export',
     permissions: ['databases:read', 'invoices:read'],
@@ -97,7 +100,7 @@ async function fill() {
   await client.serviceMembers.createKey(service.user_id, { name: 'nightly tests' })
   await client.invitations.create({ email: 'linus@acme.example', role: 'admin' })
 
-  for (let i = 0; i < 12; i++) await send(orders, i % 3 === 0 ? 'invoice.paid' : 'database.created')
+  for (let i = 0; i < 12; i++) await send(orders, i < 4 ? 'invoice.paid' : 'database.created')
   await send(billing, 'invoice.paid')
   await operator.events.publish(
     ['2026-0042', '2026-0043', '2026-0044', '2026-0045'].map((invoice) => {
@@ -122,6 +125,8 @@ async function fill() {
   await api.db`
     update keyhook.webhooks w set url = 'https://acme.example/' || u.name
     from (values (${orders}, 'orders'), (${billing}, 'billing'), (${reports}, 'reports')) u (id, name) where w.id = u.id`
+  await api.db`update keyhook.webhooks set created_at = now() - interval '40 days'`
+  await api.db`update keyhook.databases set created_at = now() - interval '40 days'`
   await api.organization('Globex')
   return { billing, database, failed: (await failedOf(billing))[0]!.id, endpoint: atLocalhost(good.url) }
 }
@@ -177,6 +182,7 @@ inBrowser('pictures', () => {
           await one.getByRole('radio', { name: /^Webhooks and deliveries/ }).check()
         },
       },
+      { name: 'key-list', path: '/keys', height: 640 },
       { name: 'members', path: '/members', height: 720 },
       { name: 'audit', path: '/audit', height: 720 },
       { name: 'settings', path: '/settings', height: 1240 },

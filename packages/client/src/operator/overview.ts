@@ -29,6 +29,7 @@ export type BusyLane = {
   leased_by: string | null
   paused_until: string | null
   suspended_until: string | null
+  failing_since: string | null
 }
 
 /** What the installation is doing. */

@@ -18,6 +18,8 @@ const notMeasured = 'not measured'
 const axis = 18
 /** Room for the numbers at the right. */
 const gutter = 52
+/** About; so that a date near the right edge is not cut. */
+const characterWidth = 6
 
 /** Stacked bars over time. The numbers are also in a table that only screen readers show. */
 export function BarChart({
@@ -111,7 +113,7 @@ export function BarChart({
             ).map(({ index, text }) => (
               <g key={index} className="chart-tick">
                 <line x1={x(index)} x2={x(index)} y1={height - axis} y2={height - axis + 4} />
-                <text x={x(index)} y={height - 2}>
+                <text x={Math.min(x(index) ?? 0, width + gutter - text.length * characterWidth)} y={height - 2}>
                   {text}
                 </text>
               </g>

@@ -1,4 +1,5 @@
 import { useSyncExternalStore } from 'react'
+import { minuteText } from './time-axis.ts'
 
 const listeners = new Set<() => void>()
 let now = Date.now()
@@ -55,6 +56,15 @@ export function RelativeTime({ at }: { at: string }) {
   return (
     <time dateTime={at} title={exactText(at)} className="number">
       {relativeText(at, nowMs)}
+    </time>
+  )
+}
+
+/** "Nov 18, 14:00", for what has lasted since then. */
+export function MinuteTime({ at }: { at: string }) {
+  return (
+    <time dateTime={at} title={exactText(at)} className="number">
+      {minuteText(Date.parse(at))}
     </time>
   )
 }

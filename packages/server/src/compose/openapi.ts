@@ -60,7 +60,10 @@ const bearer: Choice[] = [
     5,
     'The scheme may be written in any case. Revoked, unknown, expired and malformed tokens are answered alike.',
   ),
-  choice(11, 'An API key reaches the organization it was made in, and no other; it does not expire.'),
+  choice(
+    11,
+    'An API key reaches the organization it was made in, and no other; it expires only if that was chosen for it.',
+  ),
   choice(26, 'A login token is a JWT of the operator’s OpenID Connect issuer, or of the local issuer.'),
 ]
 

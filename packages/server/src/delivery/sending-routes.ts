@@ -126,7 +126,8 @@ export function webhookSendingRoutes(deps: {
           if (outcome === 'in_flight') {
             throw new Fault('delivery.in_flight', { public: 'An attempt of this delivery is in flight right now.' })
           }
-          await recordAudit(tx, { orgId, action: 'delivery.redelivered', actor, targetId: attempt })
+          const details = { webhook_id: hook }
+          await recordAudit(tx, { orgId, action: 'delivery.redelivered', actor, targetId: attempt, details })
           tx.hintAfterCommit(orgId)
           return { status: 202, body: { delivery_id: attempt } }
         }

@@ -33,6 +33,7 @@ type BusyLaneRow = {
   lease_owner: string | null
   paused_until: Date | null
   suspended_until: Date | null
+  failing_since: Date | null
   busy: number
 }
 
@@ -44,7 +45,7 @@ const listBusyLanes = (db: Database) => db<BusyLaneRow[]>`
   with busy as materialized (
     select l.id, l.org_id, l.webhook_id, l.due_at, l.lease_owner,
       case when l.paused_until > now() then l.paused_until end as paused_until,
-      case when l.suspended_until > now() then l.suspended_until end as suspended_until, least(
+      case when l.suspended_until > now() then l.suspended_until end as suspended_until, l.failing_since, least(
       (select d.event_seq from keyhook.deliveries d where d.lane_id = l.id and d.event_seq > l.cursor_seq
         order by d.event_seq limit 1),
       (select r.event_seq from keyhook.retries r where r.lane_id = l.id order by r.event_seq limit 1),
@@ -54,7 +55,7 @@ const listBusyLanes = (db: Database) => db<BusyLaneRow[]>`
     where l.ended_at is null and (l.due_at is not null or l.head_seq > l.cursor_seq)
   )
   select b.org_id, o.name as organization, b.webhook_id, w.url, e.created_at as oldest_waiting_at, b.due_at, b.lease_owner,
-    b.paused_until, b.suspended_until, (count(*) over ())::int as busy
+    b.paused_until, b.suspended_until, b.failing_since, (count(*) over ())::int as busy
   from busy b
   join keyhook.organizations o on o.id = b.org_id
   join keyhook.webhooks w on w.org_id = b.org_id and w.id = b.webhook_id
@@ -103,6 +104,7 @@ const lane = closed({
   suspended_until: nullable(
     timestamp('When a suspension without any success ends; until then one delivery is tried every hour.'),
   ),
+  failing_since: nullable(timestamp('When the third attempt in a row failed; null after a success.')),
 })
 
 const overview = component('Overview', here, {
@@ -175,4 +177,5 @@ const laneOf = (row: BusyLaneRow) => ({
   leased_by: row.lease_owner,
   paused_until: timestampOf(row.paused_until),
   suspended_until: timestampOf(row.suspended_until),
+  failing_since: timestampOf(row.failing_since),
 })

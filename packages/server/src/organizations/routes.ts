@@ -172,7 +172,7 @@ export function auditLogRoutes(deps: { db: Database }): Route[] {
         }
         return listById('aud', record, async (request) => {
           const rows = await listAudit(deps.db, orgId, filter, request)
-          const ids = rows.filter((row) => !isOfEvent(row)).map((row) => row.target_id)
+          const ids = rows.filter((row) => !isOfEvent(row)).map(namedTarget)
           const actors = rows.flatMap((row) => [row.user_id, row.credential]).filter((id) => id !== null)
           const eventIds = rows.filter(isOfEvent).map((row) => row.target_id)
           const names = await namesOf(deps.db, orgId, { ids: [...ids, ...actors], eventIds })
@@ -191,6 +191,10 @@ const actorOf = (actor: string | undefined) => ({
 
 const isOfEvent = (row: AuditRow): boolean => row.action === 'event.reported'
 
+/** An attempt has no name, but its webhook has. */
+const namedTarget = ({ target_id, details }: AuditRow): string =>
+  typeof details.webhook_id === 'string' ? details.webhook_id : target_id
+
 /** A record that is gone for good, such as a withdrawn invitation, may be named by the entry itself. */
 const givenName = ({ email, name }: Record<string, unknown>): string | null =>
   [email, name].find((one): one is string => typeof one === 'string') ?? null
@@ -208,6 +212,6 @@ const record = ({ names, ...row }: AuditRow & { names: Map<string, string> }) =>
     key_name: row.actor_kind === 'key' ? (names.get(row.credential ?? '') ?? null) : null,
   },
   target_id: row.target_id,
-  target_name: names.get(row.target_id) ?? givenName(row.details),
+  target_name: names.get(namedTarget(row)) ?? givenName(row.details),
   details: row.details,
 })

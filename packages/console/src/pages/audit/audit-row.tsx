@@ -14,7 +14,8 @@ export function AuditSentence({ line: { entries, isInner } }: { line: AuditLine 
   const [entry] = entries
   const { actor } = entry
   const { before, target, after } = sentenceOf(entry)
-  const others = new Set(entries.map(({ target_id }) => target_id)).size - 1
+  // By name: three backups of one database have that database as their target.
+  const others = new Set(entries.map(({ target_id, target_name }) => target_name ?? target_id)).size - 1
   return (
     <div className={isInner ? 'audit-inner' : undefined}>
       <p className="break">

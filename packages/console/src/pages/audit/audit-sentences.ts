@@ -43,11 +43,9 @@ export const sentences: Record<AuditAction, string | ((details: Details) => stri
   'webhook.deleted': 'deleted the webhook {target}',
   'webhook.tested': ({ event_type }) => `sent a test event ${text(event_type)} to the webhook {target}`,
   'webhook.recovered': 'sent events again that had not arrived at the webhook {target}',
-  'delivery.redelivered': 'sent the event of the attempt {target} again',
+  'delivery.redelivered': 'sent an event again to the webhook {target}',
   'event.reported': ({ events }) =>
-    typeof events === 'number' && events > 1
-      ? `reported ${text(events)} events, the first of the type {target}`
-      : 'reported the event {target}',
+    typeof events === 'number' && events > 1 ? `reported ${text(events)} events` : 'reported the event {target}',
   'database.created': 'created the database {target}',
   'database.schedule_changed': 'changed the backup schedule of the database {target}',
   'database.storage_limit_changed': 'changed the storage limit of the database {target}',
@@ -80,8 +78,15 @@ export function actorOf({ actor, details }: AuditEntry): string {
 export type AuditGroup = [newest: AuditEntry, ...AuditEntry[]]
 
 const sameness = ({ action, actor, details }: AuditEntry): string =>
-  // The sentence names the event type of a test event.
-  [action, details.event_type, actor.kind, actor.user_id, actor.kind === 'key' ? actor.credential : ''].join(' ')
+  // The sentence names the type of a test event, and the number of reported ones.
+  [
+    action,
+    details.event_type,
+    details.events,
+    actor.kind,
+    actor.user_id,
+    actor.kind === 'key' ? actor.credential : '',
+  ].join(' ')
 
 /** Entries that follow each other and say the same of the same actor, newest first as they are. */
 export function grouped(entries: readonly AuditEntry[]): AuditGroup[] {

@@ -43,7 +43,7 @@ export default function UsageCharts({ organization, databaseId }: { organization
     <div className="two-columns">
       <BarChart
         title="Size"
-        names={['on disk']}
+        names={['without write-ahead log']}
         format={(value) => bytesText(value * unit)}
         bars={barsOf(hours, ({ size_bytes }) => size_bytes / unit)}
       />

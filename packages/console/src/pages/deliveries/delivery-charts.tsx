@@ -66,10 +66,14 @@ export default function DeliveryCharts({ organization, webhookId, range, isLive,
               </span>
             </span>
           }
-          bars={barsOf(data, (bucket) => [
-            { tone: 'accent-soft', value: bucket?.p95_ms ?? 0 },
-            { tone: 'accent', value: bucket?.p50_ms ?? 0 },
-          ])}
+          bars={barsOf(data, (bucket) =>
+            bucket === undefined
+              ? []
+              : [
+                  { tone: 'accent-soft', value: bucket.p95_ms ?? 0 },
+                  { tone: 'accent', value: bucket.p50_ms ?? 0 },
+                ],
+          )}
         />
       </section>
     </div>

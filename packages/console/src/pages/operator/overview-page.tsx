@@ -156,5 +156,6 @@ const Since = ({ at }: { at: string | null }) =>
 function LaneState({ lane }: { lane: BusyLane }) {
   if (lane.paused_until !== null) return <Badge tone="warning">Paused</Badge>
   if (lane.suspended_until !== null) return <Badge tone="danger">Suspended</Badge>
+  if (lane.failing_since !== null) return <Badge tone="danger">Failing</Badge>
   return lane.leased_by === null ? <Badge>Waiting</Badge> : <Badge tone="info">Being sent</Badge>
 }

@@ -1,7 +1,7 @@
 import type { Webhook } from '@keyhook/client'
 import { Badge } from '../../components/badge.tsx'
 import { Notice } from '../../components/notice.tsx'
-import { RelativeTime } from '../../components/time.tsx'
+import { Countdown, MinuteTime, RelativeTime } from '../../components/time.tsx'
 import { failureText } from '../../words/send-errors.ts'
 
 /** Null unless its attempts fail one after the other. */
@@ -25,7 +25,7 @@ export function FailingNotice({ webhook }: { webhook: Webhook }) {
         {webhook.status === 'suspended'
           ? 'Suspended: every attempt has failed since '
           : 'Every attempt has failed since '}
-        <RelativeTime at={webhook.failing_since} />
+        <MinuteTime at={webhook.failing_since} />
         <LastReason webhook={webhook} />. {webhook.status === 'suspended' && <WhileSuspended webhook={webhook} />}
       </p>
       <NextTry webhook={webhook} />
@@ -54,7 +54,7 @@ function NextTry({ webhook }: { webhook: Webhook }) {
   if (at === null) return <p>Nothing waits, so it is tried with the next event.</p>
   return (
     <p>
-      Tried next <RelativeTime at={at} />.
+      Tried next <Countdown to={at} />.
     </p>
   )
 }

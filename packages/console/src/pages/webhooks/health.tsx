@@ -1,6 +1,6 @@
 import type { Webhook, WebhookHealth } from '@keyhook/client'
 import { Badge } from '../../components/badge.tsx'
-import { Countdown, RelativeTime } from '../../components/time.tsx'
+import { Countdown, MinuteTime, RelativeTime } from '../../components/time.tsx'
 import { failureText } from '../../words/send-errors.ts'
 import { FailingBadge } from './failing.tsx'
 
@@ -61,7 +61,7 @@ export function Waiting({ health }: { health: WebhookHealth }) {
     <div className="last-failure">
       <span className="number">{`${count.format(health.waiting)}${health.waiting >= countedMax ? ' or more' : ''}`}</span>
       <span className="small muted">
-        since <RelativeTime at={health.oldest_waiting_at} />
+        since <MinuteTime at={health.oldest_waiting_at} />
       </span>
     </div>
   )

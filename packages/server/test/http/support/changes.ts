@@ -197,7 +197,7 @@ export function changesOf(api: OwnedApi, wire: Wire = {}): Record<string, Recipe
       const attempt = await delivery(id)
       return async () => {
         await post(`${platform()}/webhooks/${id}/deliveries/${attempt}/redeliver`, token)
-        return { target: attempt, details: {} }
+        return { target: attempt, details: { webhook_id: id } }
       }
     },
     'POST /platform/v1/organizations/:orgId/webhooks/:webhookId/recover': async (token) => {
