@@ -107,6 +107,6 @@ test('the overview shows what waits longest, and the nodes', async () => {
   expect((await overview()).lanes).toMatchObject([
     { paused_until: null, suspended_until: expect.any(String), failing_since: expect.any(String) },
   ])
-  await api.db`update keyhook.lanes set suspended_until = now(), failing_since = null where webhook_id = ${hook.body.id}`
+  await api.db`update keyhook.lanes set suspended_until = null, failing_since = null, failures = 0, probe_at = null where webhook_id = ${hook.body.id}`
   expect((await overview()).lanes).toMatchObject([{ suspended_until: null, failing_since: null }])
 })
