@@ -1,7 +1,6 @@
 import type { Database, Executor, Transaction } from '../db/database.ts'
 import type { OrgId, WebhookId } from '../lib/ids.ts'
-import { leaseMsMax, pauseMsMax, retryMsMax } from './retry-schedule.ts'
-import { probeMs, suspensionMs } from './suspension-sql.ts'
+import { leaseMsMax, pauseMsMax, probeMs, retryMsMax, suspensionMs } from './retry-schedule.ts'
 
 /*
  * All writes to lanes by others than their holders; those of dispatchers are in `statements/`. Nothing here holds a lease or takes one
@@ -87,23 +86,8 @@ export const probeNow = async (tx: Transaction, orgId: OrgId, webhookId: Webhook
 }
 
 /**
- * What waits for a later try is sent now, in the order of events; what was requested stays before it. All at once: between two parts
- * the next one, which is due by its schedule, would overtake. The lane is locked meanwhile (about 4 s for 100,000).
- */
-export const makeRetriesDue = async (tx: Transaction, laneId: number): Promise<void> => {
-  if (!(await requestRedelivery(tx, laneId))) return
-  await tx`
-    update keyhook.retries r set due_at = now() - w.place * interval '1 microsecond'
-    from (
-      select event_seq, row_number() over (order by event_seq desc) as place from keyhook.retries
-      where lane_id = ${laneId} and not redelivered and attempt >= 0
-    ) w
-    where r.lane_id = ${laneId} and r.event_seq = w.event_seq`
-}
-
-/**
- * The same if the webhook is suspended, for a test event that would wait behind all others. Its lane, or null if the webhook is not
- * suspended.
+ * As `requestRedelivery` if the webhook is suspended, for a test event that would wait behind all others. Its lane, or null if the
+ * webhook is not suspended.
  */
 export const requestWhileSuspended = async (
   tx: Executor,

@@ -56,3 +56,7 @@ const oldDate = new RegExp(`^${day} [A-Z][a-z]{2} [ \\d]\\d ${time} \\d{4}$`)
 /** Longest time that a lane may be leased without renewal. */
 export const leaseMsMax = 600_000
 export const pauseMsMax = 30 * 86400000
+/** A suspended webhook is tried so often. */
+export const probeMs = 3_600_000
+/** For so long. Then the schedules of its deliveries go on, so that nothing waits for ever. */
+export const suspensionMs = 30 * 86_400_000

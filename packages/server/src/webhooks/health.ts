@@ -1,15 +1,16 @@
 import type { PublishingTransaction, Transact, Transaction } from '../db/database.ts'
-import { makeRetriesDue } from '../delivery/lane-sql.ts'
 import { publishOptional } from '../delivery/optional-events.ts'
-import { probeMs, suspendFailing, suspensionMs } from '../delivery/suspension-sql.ts'
+import { probeMs, suspensionMs } from '../delivery/retry-schedule.ts'
+import { endSuspension, findAnswering, suspendFailing } from '../delivery/suspension-sql.ts'
 import type { OrgId, WebhookId } from '../lib/ids.ts'
 import { isoTime } from '../lib/time.ts'
 import { type Notice, notifyOwners } from '../mail/notices.ts'
 
-const everyMs = 10_000
+/** So long a suspended webhook whose receiver has answered waits until its deliveries are sent. */
+const everyMs = 2_000
 
 export type WebhookHealthWorker = {
-  /** Suspends what has failed for long enough, and tells of every change. */
+  /** Suspends what has failed for long enough, ends suspensions, and tells of every change. */
   run(): Promise<void>
   close(): Promise<void>
 }
@@ -30,9 +31,22 @@ export function createWebhookHealth(deps: {
     while (!closing.signal.aborted && (await deps.transact(work)) > 0) {}
   }
 
+  async function resume(laneId: number): Promise<void> {
+    const end = (inOrder: boolean) =>
+      deps.transact(async (tx) => {
+        const orgId = await endSuspension(tx, laneId, inOrder)
+        if (orgId !== null) tx.hintAfterCommit(orgId)
+      })
+    await end(true).catch((error) => {
+      deps.onError(error)
+      // Too many retries for one transaction: late is better than never, and others must not wait.
+      return end(false)
+    })
+  }
+
   async function run(): Promise<void> {
     await repeat((tx) => suspendFailing(tx, { afterHours: deps.suspendAfterHours, probeMs, suspensionMs }))
-    await repeat(resumeSome)
+    for (const laneId of await deps.transact(findAnswering)) await resume(laneId)
     await repeat(tellOfChanges)
   }
 
@@ -50,19 +64,6 @@ export function createWebhookHealth(deps: {
       await running
     },
   }
-}
-
-/** After a suspension, what waited for a later try is sent now. The change is told when that is done. Returns 0 if there is none. */
-async function resumeSome(tx: PublishingTransaction): Promise<number> {
-  const [change] = await tx<{ id: string; org_id: OrgId; lane_id: string }[]>`
-    select c.id, c.org_id, w.lane_id from keyhook.webhook_changes c
-    join keyhook.webhooks w on w.org_id = c.org_id and w.id = c.webhook_id
-    where c.resumes order by c.id limit 1 for update of c skip locked`
-  if (change === undefined) return 0
-  await makeRetriesDue(tx, Number(change.lane_id))
-  await tx`update keyhook.webhook_changes set resumes = false where id = ${change.id}`
-  tx.hintAfterCommit(change.org_id)
-  return 1
 }
 
 /** Returns how many changes it took, all of one organization. */
@@ -93,13 +94,13 @@ const waitingCounted = 100_000
 
 /**
  * The oldest change of an organization stands for all of them: while another node has it, the later ones are left alone, so that they
- * are told in order. Those of an organization wait for a webhook whose deliveries are being resumed.
+ * are told in order.
  */
 async function takeChanges(tx: Transaction): Promise<ChangeRow[]> {
   const rows = await tx<ChangeRow[]>`
     with first as materialized (
       select c.org_id from keyhook.webhook_changes c
-      where c.id in (select min(id) from keyhook.webhook_changes group by org_id having not bool_or(resumes))
+      where c.id in (select min(id) from keyhook.webhook_changes group by org_id)
       order by c.id limit 1 for update skip locked
     ), taken as (
       delete from keyhook.webhook_changes c

@@ -34,6 +34,12 @@ async function failingWebhook(environment: Record<string, string> = {}) {
     show,
     statuses,
     settled,
+    /** The suspension has ended: a worker of some node has seen the success. */
+    recovered: () =>
+      until(async () => {
+        await runHealthWorkers(transact)
+        return (await show()).status === 'active'
+      }),
     repair: (reply: typeof answer = () => ({})) => {
       answer = reply
     },
@@ -153,18 +159,18 @@ test('a suspended webhook is tried every hour, which spends no try, and the firs
   await db`update keyhook.retries set due_at = now() + make_interval(hours => 100 - event_seq::int)`
   world.repair()
   await passHours(db, 1)
-  await until(async () => (await world.show()).status === 'active')
-  await runHealthWorkers(world.transact)
+  await world.recovered()
   const sent = () => world.receiver.received.slice(23).map(eventIdOf)
   await until(() => sent().length === 60)
   // In the order in which they began; requests that are under way together may arrive in another.
   await world.settled(23 + 60)
   const [probe, ...others] = (await world.attempts()).slice(23)
   expect(probe).toMatchObject({ event_seq: 20, status: 'succeeded' })
-  const retried = others.filter(({ attempt }) => attempt > 1).map(({ event_seq }) => event_seq)
-  expect(retried).toEqual(Array.from({ length: 19 }, (_, i) => i + 1))
-  const firsts = others.filter(({ attempt }) => attempt === 1).map(({ event_seq }) => event_seq)
-  expect(firsts).toEqual(Array.from({ length: 40 }, (_, i) => i + 21))
+  const order = others.map(({ event_seq }) => event_seq)
+  expect(order).toEqual([
+    ...Array.from({ length: 19 }, (_, i) => i + 1),
+    ...Array.from({ length: 40 }, (_, i) => i + 21),
+  ])
   expect(new Set(sent())).toEqual(new Set([...first, ...waiting]))
 })
 
@@ -181,9 +187,34 @@ test('a test event and a redelivery are sent at once while a webhook is suspende
     expect((await world.show()).status).toBe('suspended')
     world.repair()
     await world[kind]()
-    await until(async () => (await world.show()).status === 'active')
+    await world.recovered()
     await until(() => waiting.every((id) => world.receiver.received.some((one) => eventIdOf(one) === id)))
   }
+})
+
+test('a webhook whose retries cannot be made due goes on by their schedule, and keeps no other from being resumed', async () => {
+  const world = await failingWebhook()
+  const { db, orgId, transact } = world
+  const other = await world.addWebhook(world.receiver.url)
+  await world.startDispatcher()
+  await world.publishMany(3)
+  await world.settled(6)
+  await world.suspend()
+  world.repair()
+  await db`update keyhook.retries set due_at = now() + interval '9 hours'`
+  // The first in line is the one that cannot be resumed.
+  await db`update keyhook.lanes set resumes = true, failing_since = failing_since - (case when webhook_id = ${world.id} then 1 else 0 end) * interval '1 hour'`
+  await db.unsafe(`
+    create function refuse() returns trigger language plpgsql as $$ begin raise 'statement timeout'; end $$;
+    create trigger refuse before update on keyhook.retries for each row when (
+      old.lane_id = ${(await db`select lane_id from keyhook.webhooks where id = ${world.id}`)[0]!.lane_id}
+    ) execute function refuse()`)
+  await expect(runHealthWorkers(transact)).rejects.toThrow('statement timeout')
+  expect((await world.show()).status).toBe('active')
+  const found = await findWebhookRecord(db, orgId, other.id, Date.now())
+  expect(webhookRecordOf(found!).status).toBe('active')
+  await until(() => world.receiver.received.length === 6 + 3)
+  expect(await db`select from keyhook.retries where due_at > now() + interval '8 hours'`).toHaveLength(3)
 })
 
 test('a suspended webhook with a new URL is tried there at once, and suspended until it answers', async () => {
@@ -203,8 +234,7 @@ test('a suspended webhook with a new URL is tried there at once, and suspended u
   expect(status).toBe('suspended')
   expect(Date.parse(health.next_attempt_at!)).toBeGreaterThan(Date.now() + 3_000_000)
   await world.change(right.url)
-  await until(async () => (await world.show()).status === 'active')
-  await runHealthWorkers(world.transact)
+  await world.recovered()
   await until(() => new Set(right.received.map(eventIdOf)).size === 5)
   expect(world.receiver.received).toHaveLength(3)
 })
@@ -325,6 +355,6 @@ test('a dispatcher that is killed while it tries a suspended webhook leaves it s
   expect(await findLostDeliveries(db)).toEqual([])
   world.repair()
   await passHours(db, 1)
-  await until(async () => (await world.show()).status === 'active')
+  await world.recovered()
   await until(() => waiting.every((id) => world.receiver.received.some((one) => eventIdOf(one) === id)))
 })

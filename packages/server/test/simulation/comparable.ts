@@ -22,6 +22,7 @@ export function modelRows(model: Model) {
       failing: lane.isFailing,
       suspended: due(lane.suspendedMs),
       probe: due(lane.probeMs),
+      resumes: lane.resumes,
     })),
     wakes: model.wakes.map(({ orgId, firstSeq, lastSeq }) => ({ org: orgId, first: firstSeq, last: lastSeq })),
     retries: [...model.retries.values()].map(({ laneId, eventSeq, attempt, tries, dueMs, redelivered }) => {

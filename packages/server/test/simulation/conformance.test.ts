@@ -262,6 +262,18 @@ test.each([1, 2, 3, 4, 5, 6])('the model behaves like the real statements (seed 
       expect(await real.suspendFailing(times)).toBe(suspended)
       count('suspended', suspended)
     },
+    async (draw) => {
+      // The receiver of one has answered. A success of its own would seldom follow.
+      const suspended = [...model.lanes.values()].filter(({ suspendedMs, ended }) => suspendedMs !== null && !ended)
+      if (suspended.length > 0 && draw.chance(0.2)) {
+        const lane = draw.pick(suspended)
+        lane.resumes = true
+        await db`update keyhook.lanes set resumes = true where id = ${lane.id}`
+      }
+      const ended = model.endSuspensions()
+      expect(await real.endSuspensions()).toBe(ended)
+      count('suspensions that ended', ended)
+    },
   ]
 
   const actions: ((draw: Random) => Promise<unknown>)[] = [
@@ -295,6 +307,7 @@ test.each([1, 2, 3, 4, 5, 6])('the model behaves like the real statements (seed 
     },
     ...suspending,
     ...suspending,
+    ...suspending,
     async (draw) => {
       const laneId = draw.pick([...model.lanes.keys()])
       if (model.lanes.get(laneId)!.ended) return
@@ -302,7 +315,8 @@ test.each([1, 2, 3, 4, 5, 6])('the model behaves like the real statements (seed 
       await real.resume(laneId)
     },
     async (draw) => {
-      const laneId = draw.pick([...model.lanes.keys()])
+      const suspended = [...model.lanes.keys()].filter(isSuspended)
+      const laneId = draw.pick(suspended.length > 0 && draw.chance(0.5) ? suspended : [...model.lanes.keys()])
       const rateLimit = draw.pick([null, 0.5, 100])
       const moves = isSuspended(laneId) || draw.chance(0.2)
       if (draw.chance(moves ? 0.1 : 0.5) || model.lanes.get(laneId)!.ended) return
@@ -347,6 +361,7 @@ test('the runs above begin, settle, interrupt, retry, wake and release', () => {
     'paused',
     'failing',
     'suspended',
+    'suspensions that ended',
     'recovered',
     'begun while suspended',
     'moved while suspended',

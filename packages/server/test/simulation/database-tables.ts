@@ -5,7 +5,7 @@ import { pauseLane, resumeLane } from '../../src/delivery/lane-sql.ts'
 import { publishEvents, publishSampleEvent } from '../../src/delivery/publish.ts'
 import { redeliver } from '../../src/delivery/redelivery-sql.ts'
 import { ensurePartitions } from '../../src/delivery/retention-sql.ts'
-import { suspendFailing } from '../../src/delivery/suspension-sql.ts'
+import { endSuspension, findAnswering, suspendFailing } from '../../src/delivery/suspension-sql.ts'
 import type { OrgId, WebhookId } from '../../src/lib/ids.ts'
 import { deleteWebhook, lockWebhook, updateWebhook } from '../../src/webhooks/sql.ts'
 import { templateDatabase } from '../kit/postgres.ts'
@@ -74,6 +74,11 @@ export async function createDatabaseTables() {
     suspendFailing: (times: { probeMs: number; suspensionMs: number }): Promise<number> =>
       // For longer than a step takes.
       suspendFailing(db, { afterHours: 1e-9, ...times }),
+    async endSuspensions(): Promise<number> {
+      const lanes = await findAnswering(db)
+      for (const laneId of lanes) await db.begin((tx) => endSuspension(tx, laneId, true))
+      return lanes.length
+    },
     async change(laneId: number, rateLimit: number | null, moves: boolean): Promise<void> {
       await db.begin(async (tx) => {
         const webhook = (await lockWebhook(tx, orgOf.get(laneId)!, webhookOf(laneId)))!
@@ -103,7 +108,7 @@ export async function createDatabaseTables() {
             case when paused_until is null then 'never' when paused_until <= now() then 'now' else 'later' end as paused,
             failures, failing_since is not null as failing,
             case when suspended_until is null then 'never' when suspended_until <= now() then 'now' else 'later' end as suspended,
-            case when probe_at is null then 'never' when probe_at <= now() then 'now' else 'later' end as probe
+            case when probe_at is null then 'never' when probe_at <= now() then 'now' else 'later' end as probe, resumes
           from keyhook.lanes`,
         db`select org_id as org, first_seq::int as first, last_seq::int as last from keyhook.wakes`,
         db`select lane_id::int as lane, event_seq::int as seq, attempt, try, redelivered,

@@ -111,6 +111,8 @@ export function addFaults(deps: {
     const times = { probeMs: limits.probeMs, suspensionMs: random.int(1, 20_000) }
     trace(`${model.suspendFailing(times)} webhooks are suspended for ${times.suspensionMs} ms`)
   })
+  // Suspensions end some time after a success; those that remain end by themselves.
+  upTo(4, () => trace(`${model.endSuspensions()} suspensions end`))
   // The settings of a webhook change.
   upTo(3, () => {
     const laneId = someLane()

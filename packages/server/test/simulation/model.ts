@@ -123,6 +123,7 @@ export function createModel({ now, leaseMs, probeMs, wakesMax }: ModelOptions) {
             takenOver: tables.inFlightOf(lane.id).length > 0,
             paused: isPaused(lane),
             suspended: isSuspended(lane),
+            resumes: lane.resumes,
             version: lane.version,
             webhook: lane.ended ? null : settingsOf(lane),
           }
@@ -168,7 +169,8 @@ export function createModel({ now, leaseMs, probeMs, wakesMax }: ModelOptions) {
             (lane.headSeq <= lane.cursorSeq || isSuspended(lane)) && lane.redeliveryRequests === redeliveryRequests
           const isUsed = lane.server !== tables.server || tables.inFlightOf(laneId).length > 0
           if (!abandon && (isUsed || !(lane.ended || isQuiet))) return []
-          tables.update(lane, { owner: null, dueMs: dueAfterRelease(lane, abandon) })
+          const resumes = lane.resumes && (abandon || lane.suspendedMs !== null)
+          tables.update(lane, { owner: null, dueMs: dueAfterRelease(lane, abandon), resumes })
           return [laneId]
         }),
       ),
@@ -268,13 +270,35 @@ export function createModel({ now, leaseMs, probeMs, wakesMax }: ModelOptions) {
   /** What changes and changes back within a statement is no change. */
   function noteHealth(lane: LaneRow, outcomes: readonly AttemptOutcome[]): void {
     const lastSuccess = outcomes.findLastIndex(({ status }) => status === 'succeeded')
-    if (lastSuccess >= 0) {
+    if (lastSuccess >= 0 && isSuspended(lane)) lane.resumes = true
+    else if (lastSuccess >= 0) {
       if (lane.isFailing) changes.push({ laneId: lane.id, kind: 'recovered' })
       Object.assign(lane, { failures: 0, isFailing: false, suspendedMs: null, probeMs: null })
     }
     lane.failures = Math.min(3, lane.failures + outcomes.slice(lastSuccess + 1).filter(counts).length)
-    if (lane.failures === 3 && !lane.isFailing) changes.push({ laneId: lane.id, kind: 'failing' })
+    if (lane.failures === 3 && !lane.isFailing) {
+      changes.push({ laneId: lane.id, kind: 'failing' })
+      lane.resumes = false
+    }
     lane.isFailing = lane.failures === 3
+  }
+
+  /** Ends the suspension of every webhook whose receiver has answered. Returns how many. */
+  function endSuspensions(): number {
+    const ending = [...lanes.values()].filter(
+      (lane) => lane.resumes && lane.suspendedMs !== null && !lane.ended && !locked.has(lane.id),
+    )
+    for (const lane of ending) {
+      changes.push({ laneId: lane.id, kind: 'recovered' })
+      Object.assign(lane, { failures: 0, isFailing: false, suspendedMs: null, probeMs: null })
+      const waiting = tables.retriesOf(lane.id).filter((row) => !isRequested(row))
+      const dueMs = now()
+      const newestFirst = waiting.sort((a, b) => b.eventSeq - a.eventSeq)
+      for (const [i, row] of newestFirst.entries()) row.dueMs = dueMs - (i + 1) / 1_000
+      tables.request(lane)
+    }
+    tables.flush()
+    return ending.length
   }
 
   function endAttempt(row: InFlightRow, status: string): void {
@@ -307,7 +331,7 @@ export function createModel({ now, leaseMs, probeMs, wakesMax }: ModelOptions) {
     return dueMs === null ? null : afterPause(lane, dueMs)
   }
 
-  return Object.assign(tables, { statements, changes })
+  return Object.assign(tables, { statements, changes, endSuspensions })
 }
 
 const isRequested = ({ redelivered, attempt }: RetryRow): boolean => redelivered || attempt < 0

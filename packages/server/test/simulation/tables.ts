@@ -18,6 +18,7 @@ export type LaneRow = {
   isFailing: boolean
   suspendedMs: number | null
   probeMs: number | null
+  resumes: boolean
 }
 /** `attempt`: the complement of the number for a test event that does not wait for its turn, so -1 before its first attempt. */
 export type RetryRow = {
@@ -156,6 +157,7 @@ export function createTables(now: () => number) {
         isFailing: false,
         suspendedMs: null,
         probeMs: null,
+        resumes: false,
       })
       deliveries.set(id, [])
       return id
@@ -225,6 +227,7 @@ export function createTables(now: () => number) {
       return failing.length
     },
     isSuspended,
+    request,
     /** Changes what is sent and how, and the URL too if `moves`. */
     change(laneId: number, rateLimit: number | null, moves = false): void {
       const lane = lanes.get(laneId)!

@@ -42,9 +42,9 @@ function LastReason({ webhook: { health } }: { webhook: Webhook }) {
 function WhileSuspended({ webhook }: { webhook: Webhook }) {
   return (
     <>
-      Its deliveries wait, and one is tried every hour. The first success sends the others: within seconds those that
-      were tried before come first, and each group is in the order of events. Without any, the retry schedule goes on{' '}
-      {webhook.suspended_until && <RelativeTime at={webhook.suspended_until} />}. A test event is sent at once.
+      Its deliveries wait, and one is tried every hour. The first success sends the others, in the order of events.
+      Without any, the retry schedule goes on {webhook.suspended_until && <RelativeTime at={webhook.suspended_until} />}
+      . A test event is sent at once.
     </>
   )
 }

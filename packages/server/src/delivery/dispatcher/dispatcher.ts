@@ -182,8 +182,6 @@ export function createDispatcher(deps: {
     await settler.settle({ attempt, outcome: exchange, tries, retryMs })
     settled(lane)
     if (lane.state === 'lost') return giveBackLost(lane)
-    // That has ended the suspension.
-    if (lane.isSuspended && exchange.status === 'succeeded') await renewThese([lane])
     if (retryMs !== null && retryMs < soonMs) clock.after(retryMs, () => work.readAgain(lane))
     work.consider(lane)
   }
@@ -267,8 +265,10 @@ export function createDispatcher(deps: {
       if (mode !== 'running') return
       const lanes = orgIds === null ? held.all() : orgIds.flatMap((orgId) => [...held.of(orgId)])
       for (const lane of lanes) work.readAgain(lane)
-      // A pause may have ended while a request was still in flight.
-      renewThese(lanes.filter((lane) => lane.isPaused)).catch((error: unknown) => deps.onError(error, 'renew'))
+      // A pause or a suspension may have ended while a request was still in flight.
+      renewThese(lanes.filter((lane) => lane.isPaused || lane.isSuspended)).catch((error: unknown) =>
+        deps.onError(error, 'renew'),
+      )
       // Lanes of an organization that has none here may be free; where it has some, mostly all are held.
       if (orgIds?.every(held.holdsAnyOf)) lookSoon()
       else void look()

@@ -59,6 +59,8 @@ export function openLane(
     isPaused: lease.paused,
     /** The webhook is suspended: only what was requested begins, and now and then a probe. */
     isSuspended: lease.suspended,
+    /** A suspension has ended. First attempts begin when no older delivery waits for a retry, and nothing overtakes. */
+    isResuming: lease.resumes,
     /** What was read is not what may begin now: the lane is given back, and read from its start by the next holder. */
     isOutdated: false,
     /** Deliveries per second, and how many could begin at `filledAtMs`; null: no limit. */
@@ -126,7 +128,10 @@ export function learn(
   lane.isPaused = paused
   if (suspended && !lane.isSuspended) lane.isOutdated = true
   // Nothing was read but what could begin, so that reading goes on from there.
-  if (!suspended && lane.isSuspended) changeReading(lane, 'hint')
+  if (!suspended && lane.isSuspended) {
+    lane.isResuming = true
+    changeReading(lane, 'hint')
+  }
   lane.isSuspended = suspended
   if (changed !== null) {
     lane.sender = sender
@@ -232,6 +237,11 @@ const isInLine = ({ attempts, early }: DueDelivery): boolean => attempts > 0 || 
 export function takeFetched(lane: LaneRecord, request: FetchRequest, found: readonly DueDelivery[]): void {
   const retries = found.filter(isInLine)
   const firsts = found.filter((one) => !isInLine(one))
+  const isFull = retries.length >= request.retriesMax
+  if (lane.isResuming && !request.suspended) {
+    lane.isResuming = isFull
+    if (isFull) firsts.length = 0
+  }
   // The largest of before counts for half: bodies may have become small again.
   lane.bodyBytes = found.reduce((largest, { body }) => Math.max(largest, body.length), lane.bodyBytes / 2)
   // A retry that is waiting here, or is being begun, is still in line in the database. Of the latter nothing begins twice.
@@ -242,7 +252,7 @@ export function takeFetched(lane: LaneRecord, request: FetchRequest, found: read
   if (hasProbe) firsts.length = 0
   lane.firsts.push(...firsts)
   lane.readSeq = firsts.at(-1)?.eventSeq ?? lane.readSeq
-  const isAll = (request.suspended || firsts.length < request.firstsMax) && retries.length < request.retriesMax
+  const isAll = (request.suspended || firsts.length < request.firstsMax) && !isFull
   changeReading(lane, isAll ? 'fetched_all' : 'fetched_page')
 }
 

@@ -71,7 +71,8 @@ export type ReleasedLane = HeldLane & { redeliveryRequests: number; abandon: boo
  * in the locked row, so that nothing is missed between two reads. Nor is one with an attempt in flight: then this statement comes
  * late, from a connection that was given up, and the attempt would be in a lane that is never due.
  *
- * A suspended lane may have more to send: it is due when it is tried next, or for a redelivery.
+ * A suspended lane may have more to send: it is due when it is tried next, or for a redelivery. Of another one all that waited during
+ * a suspension is sent.
  */
 export const releaseLanes = async (db: Database, held: readonly ReleasedLane[]): Promise<number[]> => {
   const rows = await db<{ id: string }[]>`
@@ -97,7 +98,7 @@ export const releaseLanes = async (db: Database, held: readonly ReleasedLane[]):
       ) l
     )
     update keyhook.lanes l
-    set lease_owner = null, due_at = case
+    set lease_owner = null, resumes = l.resumes and (g.abandon or l.suspended_until is not null), due_at = case
       -- An attempt without an outcome is interrupted by the next holder.
       when exists (select from keyhook.in_flight f where f.lane_id = l.id) then now()
       when l.ended_at is not null then null

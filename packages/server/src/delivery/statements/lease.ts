@@ -30,6 +30,8 @@ export type LeasedLane = UsedLane & {
   /** The webhook is paused: the lane is leased only to record what was left in flight. */
   paused: boolean
   suspended: boolean
+  /** A suspension has ended, and what waited is not sent yet. */
+  resumes: boolean
   /** Of this version: both are read from one row. Null once the webhook is deleted. */
   webhook: WebhookSettings | null
 }
@@ -77,7 +79,7 @@ export const leaseLanes = async (
         lease_server = pg_postmaster_start_time(), due_at = now() + ${leaseMs} * interval '1 millisecond'
       from locked, async where l.id = locked.id
       returning l.id, l.org_id, l.webhook_id, l.lease_token, l.cursor_seq, l.redelivery_requests,
-        coalesce(l.paused_until > now(), false) as paused, coalesce(l.suspended_until > now(), false) as suspended
+        coalesce(l.paused_until > now(), false) as paused, coalesce(l.suspended_until > now(), false) as suspended, l.resumes
     )
     select l.*, f.attempts > 0 as taken_over, w.version, w.url, w.secret_key_id, w.secret_box, w.rate_limit,
       w.old_key_id, w.old_box, (extract(epoch from w.overlap_until) * 1000)::float8 as overlap_until_ms, w.switched
@@ -94,6 +96,7 @@ export const leaseLanes = async (
     takenOver: row.taken_over,
     paused: row.paused,
     suspended: row.suspended,
+    resumes: row.resumes,
     version: row.version,
     webhook: row.secret_box === null ? null : settingsOf(row as SettingsRow),
   }))
@@ -132,6 +135,7 @@ type LeasedRow = Omit<SettingsRow, 'secret_key_id' | 'secret_box'> & {
   taken_over: boolean
   paused: boolean
   suspended: boolean
+  resumes: boolean
   secret_key_id: string | null
   secret_box: Buffer | null
 }

@@ -29,6 +29,7 @@ const storable = (us: number | null): number | null => (us === null ? null : Mat
  * for its first three failures and for the success after them, so while all is well, or nothing is, settling writes no lane. Where
  * that lane is locked, the attempts are left for the next call: a success must not be missed, and other receivers must not wait.
  * What owners are told is written down here and published by `webhooks/health.ts`: publishing waits for the organization's counter.
+ * That also ends a suspension, which is only marked here: nothing may begin before all that waited is due, or newer events overtake.
  *
  * An attempt that was requested and in which the receiver had no part is still requested, so that it does not wait for a probe: a
  * redelivery stays one, and a test event before its turn, which has no row in `deliveries`, has the complement of its number.
@@ -67,8 +68,8 @@ export const settleAttempts = async (db: Database, settled: readonly SettledAtte
       group by g.lane_id
     ), locked as materialized (
       select l.* from (select c.lane_id from changing c order by c.lane_id) c cross join lateral (
-        select l.id, l.failures, l.failing_since, l.suspended_until from keyhook.lanes l where l.id = c.lane_id
-        for no key update of l skip locked
+        select l.id, l.failures, l.failing_since, coalesce(l.suspended_until > now(), false) as suspended from keyhook.lanes l
+        where l.id = c.lane_id for no key update of l skip locked
       ) l
     ), postponed as materialized (
       select c.lane_id from changing c where c.lane_id not in (select id from locked)
@@ -97,8 +98,8 @@ export const settleAttempts = async (db: Database, settled: readonly SettledAtte
         end, e.tries, e.redelivered and not e.counts
       from ended e where e.next_attempt_at is not null
     ), health as materialized (
-      select k.*, o.succeeded, o.failed, o.error, least(3, o.failed + case when o.succeeded then 0 else k.failures end) as failures_now,
-        case when not o.succeeded then k.failing_since end as still_since
+      select k.*, o.succeeded, o.error, least(3, o.failed + case when r.recovers then 0 else k.failures end) as failures_now,
+        r.recovers, case when not r.recovers then k.failing_since end as still_since
       from locked k cross join lateral (
         select bool_or(e.status = 'succeeded') as succeeded, count(*) filter (where e.counts and e.n > e.succeeded_n) as failed,
           (array_agg(coalesce('HTTP ' || e.response_status, e.error_code) order by e.n desc) filter (where e.counts))[1] as error
@@ -107,23 +108,25 @@ export const settleAttempts = async (db: Database, settled: readonly SettledAtte
           from ended e where e.lane_id = k.id
         ) e
       ) o
+      cross join lateral (select o.succeeded and not k.suspended as recovers) r
       where o.succeeded or o.failed > 0
     ), noted as (
       update keyhook.lanes l
       set failures = h.failures_now,
         failing_since = case when h.failures_now = 3 then coalesce(h.still_since, now()) end,
-        suspended_until = case when not h.succeeded then l.suspended_until end,
-        probe_at = case when not h.succeeded then l.probe_at end
+        suspended_until = case when not h.recovers then l.suspended_until end,
+        probe_at = case when not h.recovers then l.probe_at end,
+        resumes = case when h.still_since is null and h.failures_now < 3 then l.resumes else h.succeeded and h.suspended end
       from health h where l.id = h.id
       returning l.id, l.org_id, l.webhook_id
     ), changed as (
-      insert into keyhook.webhook_changes (org_id, webhook_id, kind, since, error, resumes)
-      select n.org_id, n.webhook_id, c.kind, c.since, c.error, c.resumes
+      insert into keyhook.webhook_changes (org_id, webhook_id, kind, since, error)
+      select n.org_id, n.webhook_id, c.kind, c.since, c.error
       from health h join noted n on n.id = h.id cross join lateral (
-        select 1 as turn, 'recovered' as kind, h.failing_since as since, null as error, coalesce(h.suspended_until > now(), false) as resumes
-        where h.succeeded and h.failing_since is not null
+        select 1 as turn, 'recovered' as kind, h.failing_since as since, null as error
+        where h.recovers and h.failing_since is not null
         union all
-        select 2, 'failing', now(), h.error, false where h.failures_now = 3 and h.still_since is null
+        select 2, 'failing', now(), h.error where h.failures_now = 3 and h.still_since is null
       ) c
       order by n.id, c.turn
     )

@@ -8,14 +8,15 @@ const eventsMax = 10_000
 
 /**
  * A receiver fails for two days, in which 10,000 events are published, and then comes back; it may get 50 a second. The webhook is
- * suspended after a day. Returns the attempts of the second day, how long the events take once it is back, and the most
- * that begin in a second then.
+ * suspended after a day. Returns the attempts of the second day, how long the events take once it is back, the most that begin in a
+ * second then, and the order in which they begin.
  */
 export async function failingForTwoDays(): Promise<{
   probes: number
   afterMs: number
   most: number
   isComplete: boolean
+  order: number[]
 }> {
   const world = createWorld(1, { schedule: [0, 5 * hourMs, 20 * hourMs, 24 * hourMs] })
   const { timeline, model, checks, limits } = world
@@ -50,17 +51,21 @@ export async function failingForTwoDays(): Promise<{
   await passUntil(startMs + 48 * hourMs)
   const { kill } = startProcess(world, 'last process')
   const times: number[] = []
+  const order: number[] = []
   const { begin } = model.statements
   model.statements.begin = (attempts) => {
     const answer = begin(attempts)
-    for (const { attemptId } of attempts) if (answer.begun.has(attemptId)) times.push(timeline.now())
+    for (const { attemptId, eventSeq } of attempts) {
+      if (!answer.begun.has(attemptId)) continue
+      times.push(timeline.now())
+      order.push(eventSeq)
+    }
     return answer
   }
-  await timeline.run(() => !model.lanes.get(lane)!.isFailing, 2 * hourMs)
-  // As the worker does, which tells of the change.
-  const newestFirst = model.retriesOf(lane).toSorted((a, b) => b.eventSeq - a.eventSeq)
-  for (const [place, row] of newestFirst.entries()) row.dueMs = timeline.now() - place
-  model.lanes.get(lane)!.redeliveryRequests += 1
+  // The worker comes after a while.
+  await timeline.run(() => model.lanes.get(lane)!.resumes, 2 * hourMs)
+  await passUntil(timeline.now() + 2_000)
+  if (model.endSuspensions() !== 1) throw new Error('no success has ended it')
   const backMs = timeline.now()
   await timeline.run(() => checks.violation !== null || checks.isFinished(), 2 * hourMs)
   kill()
@@ -73,6 +78,7 @@ export async function failingForTwoDays(): Promise<{
     probes,
     afterMs: timeline.now() - backMs,
     most: mostInASecond(times),
+    order,
     isComplete: firsts.length >= eventsMax && new Set(firsts).size === firsts.length,
   }
 }
