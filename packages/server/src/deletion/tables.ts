@@ -27,6 +27,15 @@ const mention = (change: string, condition: string): Erasure => ({
 
 const byUser = (table: string): Erasure => batch(table, 'user_id = $1')
 
+/** An address that nobody has confirmed says nothing about its owner, whom others may invite. */
+const byAddress = (table: string, column: string): Erasure =>
+  batch(
+    table,
+    `lower(${column} collate "C") = (
+      select lower(u.email collate "C") from keyhook.users u where u.id = $1 and u.verified_by is not null
+    )`,
+  )
+
 /** Children before parents. What is in flight first: then nothing can be settled, and no attempt is added any more. */
 export const organizationTables: readonly Erasure[] = [
   byWebhook('in_flight'),
@@ -93,23 +102,14 @@ export const userTables: readonly Erasure[] = [
   byUser('confirmation_links'),
   byUser('mails'),
   // Sign-in links and invitations name the address alone.
-  batch(
-    'mails',
-    'lower(address collate "C") = (select lower(u.email collate "C") from keyhook.users u where u.id = $1)',
-  ),
+  byAddress('mails', 'address'),
   byUser('memberships'),
   // The table has a day of requests at most.
   batch(
     'idempotency_keys',
     `scope like '%/' || $1::text or (scope = 'operator' and strpos(concat(location, body), $1) > 0)`,
   ),
-  batch(
-    'invitations',
-    // An address that nobody has confirmed says nothing about its owner, who may be invited by others.
-    `lower(email collate "C") = (
-      select lower(u.email collate "C") from keyhook.users u where u.id = $1 and u.verified_by is not null
-    )`,
-  ),
+  byAddress('invitations', 'email'),
 ]
 
 /** What the audit log of an organization knows about the user: `$1` is the organization, `$2` the user, `$3` the limit. The id stays. */

@@ -21,8 +21,17 @@ const report = (orgId: string, token = operatorToken) =>
 
 type Filled = { orgId: OrgId; owner: Person; member: Person; apiKey: string; secret: string; history: string }
 
+/** What people have typed in, of this organization only. */
+const textsOf = (name: string) => [
+  name,
+  `invited@${name}.example`,
+  `unverified@${name}.example`,
+  `https://earlier.${name}.example`,
+]
+
 /** With a row in every table that an API and a dispatcher write, and in the others by hand. */
 async function filled(name: string): Promise<Filled> {
+  const [, invited, unverified, earlierUrl] = textsOf(name)
   const orgId = await api.organization(name)
   const owner = await api.person([{ orgId, role: 'owner' }])
   const member = await api.person([{ orgId, role: 'member' }])
@@ -43,10 +52,18 @@ async function filled(name: string): Promise<Filled> {
   await report(orgId)
   await until(async () => (await call<Delivery[]>(history, { token: owner.token })).body.length > 0)
   await post(`${platform}/service-members`, { name: `${name} service`, role: 'member' })
-  await post(`${platform}/invitations`, { email: 'invited@example.com', role: 'member' })
+  await post(`${platform}/invitations`, { email: invited, role: 'member' })
+  const userId = newId('usr')
+  await api.db`insert into keyhook.users (id, email, invited_to) values (${userId}, ${unverified}, ${orgId})`
+  await api.db`insert into keyhook.memberships (org_id, user_id, role) values (${orgId}, ${userId}, 'member')`
+  await api.db`
+    insert into keyhook.mails (org_id, user_id, address, kind, send_by) values
+      (${orgId}, null, ${invited}, 'invitation', now() + interval '1 day'),
+      (null, ${userId}, ${unverified}, 'confirmation', now() + interval '1 day')`
   await call(`${platform}/webhooks/${id}`, { token: owner.token, method: 'PATCH', body: { description: name } })
   const [lane] = await api.db<{ id: string }[]>`select lane_id as id from keyhook.webhooks where org_id = ${orgId}`
-  await api.db`insert into keyhook.earlier_urls (lane_id, until, url) values (${lane!.id}, now(), 'https://earlier.example.com')`
+  await api.db`insert into keyhook.earlier_urls (lane_id, until, url) values (${lane!.id}, now(), ${earlierUrl})`
+  await api.db`insert into keyhook.webhook_changes (org_id, webhook_id, kind, since) values (${orgId}, ${id}, 'failing', now())`
   await api.db`insert into keyhook.retries (lane_id, event_seq, org_id, due_at, attempt, try) values (${lane!.id}, 9, ${orgId}, now() + interval '1 day', 1, 1)`
   await api.db`insert into keyhook.expired_events (org_id, last_sequence) values (${orgId}, 0)`
   await api.db`insert into keyhook.organization_quotas (org_id, keys) values (${orgId}, 9)`
@@ -80,9 +97,11 @@ test('a wrong name is refused, and so are everybody but an owner, and every API 
 
 test('after the answer an organization is unknown to everybody, and nothing of it is left in any table', async () => {
   const other = await filled('Neighbour')
-  // Leases and uses are written at any time.
+  // Leases and uses are written, and changes of webhooks told, at any time.
   const neighbour = async () =>
-    (await linesAbout(api.db, [other.orgId])).filter((line) => !/^(lanes|api_key_uses|in_flight|attempts)/.test(line))
+    (await linesAbout(api.db, [other.orgId])).filter(
+      (line) => !/^(lanes|api_key_uses|in_flight|attempts|webhook_changes)/.test(line),
+    )
   const before = await neighbour()
   const { orgId, owner, apiKey, secret, history } = await filled('Globex-4711')
   expect((await linesAbout(api.db, [orgId, 'Globex-4711'])).length).toBeGreaterThan(20)
@@ -129,9 +148,7 @@ test('after the answer an organization is unknown to everybody, and nothing of i
   expect(join.status).toBe(404)
 
   await eraseAll(api.db)
-  expect(
-    await linesAbout(api.db, [orgId, 'Globex-4711', secret, 'invited@example.com', 'earlier.example.com'].slice(0, 3)),
-  ).toEqual([])
+  expect(await linesAbout(api.db, [orgId, secret, ...textsOf('Globex-4711')])).toEqual([])
   const read = await call<Deletion>(operatorUrl(`/deletions/${answer.body.id}`), { token: operatorToken })
   expect(read.body).toMatchObject({ id: answer.body.id, waits_for: null, finished_at: expect.any(String) })
   expect(read.body.deleted).toMatchObject({
@@ -139,7 +156,8 @@ test('after the answer an organization is unknown to everybody, and nothing of i
     webhooks: 1,
     events: 1,
     attempts: 1,
-    users: 1,
+    mails: 1,
+    users: 2,
     invoices: 1,
     invoice_lines: 1,
   })

@@ -48,6 +48,9 @@ async function grace(email = 'Grace.Hopper@example.com'): Promise<{ userId: User
 test('a deleted user has no access from the answer on, and only the bare id stays', async () => {
   const email = 'Grace.Hopper@example.com'
   const { userId, token, apiKey } = await grace(email)
+  await api.db`
+    insert into keyhook.mails (org_id, address, kind, send_by)
+    values (${api.orgId}, ${email.toLowerCase()}, 'invitation', now() + interval '1 day')`
   const texts = ['race.', 'Grace Hopper', 'sub-Grace']
   expect((await linesAbout(api.db, texts)).length).toBeGreaterThan(3)
   expect((await remove(userId, 'grace.hopper@example.com')).status).toBe(422)
@@ -86,16 +89,23 @@ test('audit logs lose the subject of the OpenID issuer and the names of passkeys
   expect(await linesAbout(api.db, texts)).toEqual([])
 })
 
-test('invitations of an address that the user never confirmed stay, because they are for its owner', async () => {
+test('invitations and mails for an address that the user never confirmed stay, because they are for its owner', async () => {
   const email = 'impostor@example.com'
   const userId = newId('usr')
   const orgId = await api.organization('Elsewhere')
   await api.db`insert into keyhook.users (id, email, invited_to) values (${userId}, ${email}, ${orgId})`
   await call(`${platform()}/invitations`, { token: api.owner.token, body: { email, role: 'admin' } })
+  await api.db`
+    insert into keyhook.mails (org_id, user_id, address, kind, send_by) values
+      (${api.orgId}, null, ${email}, 'invitation', now() + interval '1 day'),
+      (null, null, ${email}, 'sign_in', now() + interval '1 day'),
+      (null, ${userId}, ${email}, 'confirmation', now() + interval '1 day')`
   await remove(userId, email)
   await eraseAll(api.db)
   expect(await api.db`select from keyhook.users where id = ${userId} and email is not null`).toHaveLength(0)
   expect(await api.db`select from keyhook.invitations where email = ${email}`).toHaveLength(1)
+  const mails = await api.db<{ kind: string }[]>`select kind from keyhook.mails where address = ${email} order by kind`
+  expect(mails.map(({ kind }) => kind)).toEqual(['invitation', 'sign_in'])
 })
 
 test('a login of the OpenID issuer does not make a deleted user again, and the operator can', async () => {
