@@ -12,6 +12,8 @@ import { type Deletion, eraseAll, linesAbout } from './support/erasing.ts'
 import '../kit/server-limits.ts'
 
 const deletionOf = (orgId: string) => `${api.url}/platform/v1/organizations/${orgId}/deletion`
+/** A minute whose counts no process removes yet. */
+const later = 2_000_000_000
 const operatorUrl = (path: string) => `${api.url}/operator/v1${path}`
 const report = (orgId: string, token = operatorToken) =>
   call(operatorUrl('/events'), {
@@ -22,12 +24,8 @@ const report = (orgId: string, token = operatorToken) =>
 type Filled = { orgId: OrgId; owner: Person; member: Person; apiKey: string; secret: string; history: string }
 
 /** What people have typed in, of this organization only. */
-const textsOf = (name: string) => [
-  name,
-  `invited@${name}.example`,
-  `unverified@${name}.example`,
-  `https://earlier.${name}.example`,
-]
+const textsOf = (name: string) =>
+  [name, `invited@${name}.example`, `unverified@${name}.example`, `https://earlier.${name}.example`] as const
 
 /** With a row in every table that an API and a dispatcher write, and in the others by hand. */
 async function filled(name: string): Promise<Filled> {
@@ -67,7 +65,7 @@ async function filled(name: string): Promise<Filled> {
   await api.db`insert into keyhook.retries (lane_id, event_seq, org_id, due_at, attempt, try) values (${lane!.id}, 9, ${orgId}, now() + interval '1 day', 1, 1)`
   await api.db`insert into keyhook.expired_events (org_id, last_sequence) values (${orgId}, 0)`
   await api.db`insert into keyhook.organization_quotas (org_id, keys) values (${orgId}, 9)`
-  await api.db`insert into keyhook.request_counts (minute, subject, count) values (1, ${keyId}, 1), (1, ${orgId}, 1)`
+  await api.db`insert into keyhook.request_counts (minute, subject, count) values (${later}, ${keyId}, 1), (${later}, ${orgId}, 1)`
   await api.db`
     insert into keyhook.recoveries (org_id, id, lane_id, since, until, last_seq, finished_at)
     values (${orgId}, ${newId('rcv')}, ${lane!.id}, now(), now(), 1, now())`
