@@ -3,6 +3,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { Logger } from 'pino'
 import type { TSchema } from 'typebox'
 import { keyRestricted } from '../access/authenticate.ts'
+import type { Fault } from '../lib/faults.ts'
 import { type AccessCheck, type AccessDeps, createAccessCheck } from './access-check.ts'
 import { type Answered, createApp, type HttpLimits, isRead, type RequestLog } from './app.ts'
 import { type BodyRoom, createBodyRoom, waitForRoom } from './body-room.ts'
@@ -76,10 +77,8 @@ function addRoute(app: FastifyInstance, route: Route, deps: RouteDeps): void {
     onRequest: accessCheck,
     ...(!isRead(route.method) && {
       preParsing(request, reply, payload, done) {
-        if (route.bodyBytesMax === undefined) return prepareBody(request, reply, payload, done)
-        waitForRoom(deps.room, request, reply, (fault) =>
-          fault === undefined ? prepareBody(request, reply, payload, done) : done(fault),
-        )
+        if (route.bodyBytesMax === undefined) prepareBody(request, reply, payload, done)
+        else prepareBodyInRoom(deps.room, request, reply, payload, done)
       },
       // A body may take 30 seconds to arrive, and the key may be revoked meanwhile.
       preValidation(request, reply, done) {
@@ -169,6 +168,19 @@ function sendLong(reply: FastifyReply, answer: LongAnswer, accessCheck: AccessCh
 
 const reachOf = ({ caller }: FastifyRequest): string =>
   caller !== null && 'reach' in caller ? JSON.stringify([caller.reach, caller.databases]) : ''
+
+/** For a route that takes large bodies. */
+export function prepareBodyInRoom(
+  room: BodyRoom,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  payload: Readable,
+  done: (error: Fault | null, payload?: Readable) => void,
+): void {
+  waitForRoom(room, request, reply, (fault) =>
+    fault === undefined ? prepareBody(request, reply, payload, done) : done(fault),
+  )
+}
 
 /** Replaces a stream that has ended: it emits no `end` again, and the parser waits for one. */
 function prepareBody(

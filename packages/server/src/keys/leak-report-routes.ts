@@ -3,7 +3,9 @@ import type { Logger } from 'pino'
 import Type, { type Static } from 'typebox'
 import type { Database, HoldOrganization } from '../db/database.ts'
 import { clientAddress } from '../http/app.ts'
+import { createBodyRoom } from '../http/body-room.ts'
 import { readJson } from '../http/decode.ts'
+import { prepareBodyInRoom } from '../http/server.ts'
 import { Fault } from '../lib/faults.ts'
 import { isSignedReport, type LeakReportKeys } from '../lib/leak-signatures.ts'
 import { hashApiKey } from '../lib/secrets.ts'
@@ -12,6 +14,8 @@ import { reportLeaks } from './leaks.ts'
 const path = '/operator/v1/leak-reports/github'
 const reportsMax = 4_000
 const bodyBytesMax = 1_024 * 1_024
+/** Of its own: whether a report is signed is known when all of it is read, and publishers must not wait for a stranger's bodies. */
+const roomLimits = { bytesMax: 8 * bodyBytesMax, waitMsMax: 10_000 }
 
 const text = () => Type.Optional(Type.Union([Type.String(), Type.Null()]))
 
@@ -29,21 +33,25 @@ export function addLeakReports(
   deps: { db: Database; holdOrganization: HoldOrganization; keys: LeakReportKeys; log: Logger },
 ): void {
   const signed = createSignatureCheck(deps.keys)
+  const room = createBodyRoom(roomLimits)
   app.register(async (scope) => {
     scope.removeContentTypeParser('application/json')
     scope.addContentTypeParser('application/json', { parseAs: 'buffer' }, (request, bytes: Buffer, done) => {
       if (!signed.by(request, bytes)) done(signatureInvalid())
       else readJson(request, bytes, done)
     })
-    scope.post(path, { bodyLimit: bodyBytesMax, schema: { body } }, async (request, reply) => {
+    const options = { bodyLimit: bodyBytesMax, schema: { body }, config: { needsBody: true } }
+    scope.post(path, options, async (request, reply) => {
       const reports = request.body as Static<typeof body>
       const address = clientAddress(request)
       const actor = { kind: 'operator', tokenId: null, address } as const
-      const found = await reportLeaks(
+      const work = reportLeaks(
         deps,
         { reportedBy: 'github', actor },
         reports.map(({ token, url = null, source = null }) => ({ token, url, source })),
       )
+      request.work = work
+      const found = await work
       const keys = found.filter(Boolean).length
       deps.log.info({ address, tokens: reports.length, keys }, 'leak_report.received')
       return reply.send(reports.map((report, i) => feedback(report, found[i]!)))
@@ -52,6 +60,7 @@ export function addLeakReports(
     scope.addHook('onRequest', (request, _reply, done) =>
       done(signed.isPossible(request) ? undefined : signatureInvalid()),
     )
+    scope.addHook('preParsing', (...given) => prepareBodyInRoom(room, ...given))
   })
 }
 

@@ -1,6 +1,7 @@
 import { connect } from 'node:net'
-import { expect, onTestFinished, test } from 'vitest'
+import { afterAll, expect, onTestFinished, test } from 'vitest'
 import { createBodyRoom } from '../../src/http/body-room.ts'
+import { fileWith, githubKeyPair, report, signatureOf } from '../keys/support/leak-reports.ts'
 import { call } from '../kit/client.ts'
 import { ownedApi } from '../kit/owned-api.ts'
 
@@ -8,15 +9,19 @@ import { ownedApi } from '../kit/owned-api.ts'
  * Large bodies wait for each other before they are read, so that memory is bounded however many clients publish.
  */
 
-const api = ownedApi()
+const github = githubKeyPair()
+const api = ownedApi({ KEYHOOK_LEAK_REPORT_KEYS_FILE: fileWith(github.published, afterAll) })
 
 /** A client that never sends its body. Resolves when the server has asked for it. */
-async function claimRoom(token: string, bytes: number) {
+async function claimRoom(path: string, headers: Record<string, string>, bytes: number) {
   const { hostname, port } = new URL(api.url)
   const socket = connect(Number(port), hostname)
   onTestFinished(() => void socket.destroy())
+  const lines = Object.entries(headers)
+    .map(([name, value]) => `${name}: ${value}\r\n`)
+    .join('')
   socket.write(
-    `POST /operator/v1/events HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${token}\r\nContent-Type: application/json\r\nContent-Length: ${bytes}\r\nExpect: 100-continue\r\n\r\n`,
+    `POST ${path} HTTP/1.1\r\nHost: x\r\n${lines}Content-Type: application/json\r\nContent-Length: ${bytes}\r\nExpect: 100-continue\r\n\r\n`,
   )
   const [line] = await new Promise<string[]>((resolve) =>
     socket.once('data', (chunk) => resolve(String(chunk).split('\r\n'))),
@@ -25,13 +30,17 @@ async function claimRoom(token: string, bytes: number) {
   return socket
 }
 
+async function publish(events: number) {
+  const event = { organization_id: api.orgId, type: 'invoice.paid', data: { text: 'x'.repeat(20_000) } }
+  const token = await api.operatorToken()
+  return call(`${api.url}/operator/v1/events`, { method: 'POST', token, body: Array(events).fill(event) })
+}
+
 test('a large body waits while others take the room, and a small one does not', async () => {
   const token = await api.operatorToken()
-  const publish = (events: number) => {
-    const event = { organization_id: api.orgId, type: 'invoice.paid', data: { text: 'x'.repeat(20_000) } }
-    return call(`${api.url}/operator/v1/events`, { method: 'POST', token, body: Array(events).fill(event) })
-  }
-  const claimed = await Promise.all([1, 2, 3, 4].map(() => claimRoom(token, 32 * 1_024 * 1_024)))
+  const claimed = await Promise.all(
+    [1, 2, 3, 4].map(() => claimRoom('/operator/v1/events', { authorization: `Bearer ${token}` }, 32 * 1_024 * 1_024)),
+  )
   let answered = 0
   const large = publish(10).finally(() => {
     answered += 1
@@ -40,6 +49,25 @@ test('a large body waits while others take the room, and a small one does not', 
   expect(answered).toBe(0)
   claimed[0]!.destroy()
   expect((await large).status).toBe(202)
+})
+
+test('large leak reports wait for each other, small ones and publishers do not wait for them', async () => {
+  // Anybody can name a key of GitHub; whether a body is signed is known when it has arrived.
+  const headers = {
+    'github-public-key-identifier': github.id,
+    'github-public-key-signature': signatureOf(github.privateKey, ''),
+  }
+  const path = '/operator/v1/leak-reports/github'
+  const claimed = await Promise.all(Array.from({ length: 8 }, () => claimRoom(path, headers, 1_024 * 1_024)))
+  let answered = 0
+  const large = report(api.url, github, [{ token: 'x'.repeat(100_000) }]).finally(() => {
+    answered += 1
+  })
+  for (let i = 0; i < 20; i++) expect((await report(api.url, github, [{ token: 'x' }])).status).toBe(200)
+  expect((await publish(10)).status).toBe(202)
+  expect(answered).toBe(0)
+  claimed[0]!.destroy()
+  expect((await large).status).toBe(200)
 })
 
 const full = { bytesMax: 100, waitMsMax: 50 }
