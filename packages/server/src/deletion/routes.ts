@@ -69,7 +69,7 @@ export function organizationDeletionRoutes(deps: {
       tag: 'Organizations',
       summary: 'Delete the organization',
       description:
-        'For good: once this is answered, every API key has stopped, nothing is delivered any more, and the organization answers 404, on every node. Its databases, backups, webhooks, history, members and invoices are erased after that. It takes a login token.',
+        'For good: once this is answered, every API key has stopped, no delivery begins any more, and the organization answers 404, on every node. Requests to webhooks that are in flight end within the time limit of an attempt. Its databases, backups, webhooks, history, members and invoices are erased after that. It takes a login token.',
       body: organizationDeletion,
       success: { status: 202, description: 'The deletion, which only operators can read again.', schema: deletion },
       async handler({ orgId, body: { confirm }, once }) {

@@ -21,8 +21,8 @@ import {
 } from './sql.ts'
 
 /*
- * The transaction of the request ends everything at once: no key, login, publisher or delivery gets further after its commit, on any
- * node. What is stored is erased after that (`erasure.ts`, `erased-databases.ts`).
+ * After the commit of the request no key or login is let in, and nothing is published, on any node. No attempt of a delivery begins;
+ * those in flight end within their time limit. What is stored is erased after that (`erasure.ts`, `erased-databases.ts`).
  */
 
 /** Rows are locked in the order of all others: the organization, memberships before keys, webhooks before lanes, the counter last. */

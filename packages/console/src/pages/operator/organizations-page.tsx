@@ -86,7 +86,7 @@ export function OrganizationsPage() {
       {deleting && (
         <Confirm
           title={`Delete “${deleting.name}”?`}
-          description="API keys stop and deliveries end at once. Databases, backups, webhooks, history, invoices and members are erased for good."
+          description="API keys stop at once, and no delivery begins any more. Databases, backups, webhooks, history, invoices and members are erased for good."
           action="Delete organization"
           typed={deleting.name}
           onConfirm={async () => {

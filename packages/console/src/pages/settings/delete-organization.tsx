@@ -30,8 +30,8 @@ export function DeleteOrganization({ organization }: Props) {
         </Button>
       </div>
       <p className="card-body muted">
-        API keys stop and deliveries end at once. Databases, backups, webhooks, history, invoices and members are erased
-        for good.
+        API keys stop at once, and no delivery begins any more. Databases, backups, webhooks, history, invoices and
+        members are erased for good.
       </p>
       {isDeleting && <DeletionDialog organization={organization} onClose={() => setDeleting(false)} />}
     </section>
