@@ -7,6 +7,7 @@ import { startUsage } from '../databases/usage-sql.ts'
 import { publish } from '../delivery/publish.ts'
 import { createProgressWriter, type Handlers, traceStep } from '../jobs/worker.ts'
 import { StepFailure } from '../lib/step-failure.ts'
+import { lockOrganization } from '../organizations/sql.ts'
 import { isListed, moveBackup, moveRestore, wasCancelled } from './backup.ts'
 import { failBackup, failRestore, requireArchiveQuota } from './rules.ts'
 import {
@@ -60,15 +61,17 @@ export function createBackingUp(
             .finally(cancelled.stop)
           // Its failure is recorded and published already.
           if (stored === null) return driver.removeBackup(of)
-          await requireArchiveQuota(db, orgId, deps.archivesPerOrgMax, stored.bytes)
           await progress.settle()
           traceStep('backup.settling', databaseId)
           let hasFailed = false
           await settle(async (tx) => {
+            // Of two backups that end at the same time, the second counts the first.
+            await lockOrganization(tx, orgId)
             const current = await lockBackup(tx, orgId, backupId)
             hasFailed = current?.status === 'failed'
             const next = current && moveBackup(current.status, 'complete')
             if (next === null) return
+            await requireArchiveQuota(tx, orgId, deps.archivesPerOrgMax, stored.bytes)
             await markBackupCompleted(tx, orgId, backupId, next, stored)
             if (!isListed(backup)) return
             const data = { backup_id: backupId, database_id: databaseId, size_bytes: stored.bytes }

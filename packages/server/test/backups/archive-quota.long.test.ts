@@ -2,6 +2,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { archivedBytes } from '../../src/databases/wal-sql.ts'
 import { type BackupBody, clientOf, type DatabaseBody } from '../databases/support/customer.ts'
 import { type Platform, startPlatform } from '../databases/support/platform.ts'
+import { holdPublishers } from '../kit/hold-publishers.ts'
 import { until } from '../kit/until.ts'
 
 /*
@@ -27,8 +28,8 @@ const storedUntil = async (id: string): Promise<string | null> => {
 }
 
 /** As if this backup were so large that everything takes `bytes`. */
-async function fillUpTo(bytes: number, backupId: string): Promise<void> {
-  const more = bytes - (await archivedBytes(platform.db, platform.orgId))
+async function fillUpTo(bytes: number, backupId: string, orgId = platform.orgId): Promise<void> {
+  const more = bytes - (await archivedBytes(platform.db, orgId))
   await platform.db`update keyhook.backups set size_bytes = size_bytes + ${more}::bigint where id = ${backupId}`
 }
 
@@ -86,4 +87,25 @@ test('at the quota backups are refused and WAL is not stored, until there is roo
   )
   expect(await problem()).toBeNull()
   expect((await begin()).status).toBe(202)
+})
+
+test('of two backups that end at the same time, the second counts the first', { timeout: 180_000 }, async () => {
+  const { orgId, ...own } = await platform.another()
+  const databases = [await own.createDatabase('one'), await own.createDatabase('two')]
+  const bases = await until(
+    () => platform.db<{ id: string; size_bytes: number }[]>`
+      select id, size_bytes::float8 as size_bytes from keyhook.backups
+      where org_id = ${orgId} and origin = 'base' and status = 'completed'`,
+    ({ length }) => length === 2,
+  )
+  await fillUpTo(quotaBytes - Math.round(1.5 * bases[0]!.size_bytes), bases[0]!.id, orgId)
+  // Both are stored, and cannot publish that they are completed.
+  const release = await holdPublishers(platform.db, orgId)
+  const begun = await Promise.all(
+    databases.map(({ id }) => own.request<BackupBody>(`/databases/${id}/backups`, { method: 'POST' })),
+  )
+  const waiting = () => platform.db`select from pg_stat_activity where wait_event_type = 'Lock'`
+  await until(waiting, ({ length }) => length === 2).finally(release)
+  const settled = await Promise.all(begun.map(({ body }) => own.settledBackup(body.id)))
+  expect(settled.map(({ status }) => status).sort()).toEqual(['completed', 'failed'])
 })
