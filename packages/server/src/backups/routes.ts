@@ -1,9 +1,11 @@
 import Type, { type Static } from 'typebox'
 import { recordAudit } from '../access/audit.ts'
+import { keyLacks } from '../access/authenticate.ts'
 import { createDatabaseOf } from '../databases/routes.ts'
 import { type CreationDeps, newDatabaseSecret } from '../databases/rules.ts'
-import { findBackupSchedule, setBackupSchedule } from '../databases/sql.ts'
+import { findBackupSchedule, lockDatabase, type ScheduleRow, setBackupSchedule } from '../databases/sql.ts'
 import type { Database, HoldOrganization, Transact, Transaction } from '../db/database.ts'
+import { mayAlso } from '../http/access-check.ts'
 import { choice, chosen } from '../http/basis.ts'
 import { listById, onlyPageQuery } from '../http/lists.ts'
 import { type Call, type Route, route } from '../http/route.ts'
@@ -191,13 +193,21 @@ export function backupScheduleRoutes({ db, installed }: { db: Database; installe
       basis: chosen(105),
       tag: 'Backups',
       summary: 'Set the backup schedule of a database',
-      description: 'It counts from the next minute on. Requested backups are not touched by it.',
+      description:
+        'It counts from the next minute on. Requested backups are not touched by it. A schedule that keeps fewer backups, or for a shorter time, also takes `backups:delete` once there are scheduled backups.',
       body: backupSchedule,
+      faults: ['auth.key_restricted'],
       success: { status: 200, description: 'The schedule.', schema: backupSchedule },
-      async handler({ orgId, params: { databaseId: id }, actor, body }) {
+      async handler({ orgId, params: { databaseId: id }, actor, access, body }) {
         const { every_hours, keep } = body as Static<typeof backupSchedule>
         await db.begin(async (tx) => {
           const row = { backup_every_hours: every_hours, backups_kept: keep }
+          await lockDatabase(tx, orgId, id)
+          const before = await findBackupSchedule(tx, orgId, id)
+          // Without scheduled backups nothing can be lost.
+          if (before?.last_at && keepsLess(row, before, installed) && !mayAlso(access, 'backups:delete')) {
+            throw keyLacks('backups:delete')
+          }
           if (!(await setBackupSchedule(tx, orgId, id, row))) throw notFound(`${id} is not in ${orgId}`)
           const details = { every_hours, keep }
           await recordAudit(tx, { orgId, action: 'database.schedule_changed', actor, targetId: id, details })
@@ -206,6 +216,13 @@ export function backupScheduleRoutes({ db, installed }: { db: Database; installe
       },
     }),
   ]
+}
+
+/** Fewer backups, or as many of a shorter time: the schedule then removes some that it would have kept. */
+function keepsLess(next: ScheduleRow, before: ScheduleRow, installed: BackupSchedule): boolean {
+  const kept = (row: ScheduleRow) => row.backups_kept ?? installed.keep
+  const keptHours = (row: ScheduleRow) => kept(row) * (row.backup_every_hours ?? installed.everyHours ?? Infinity)
+  return kept(next) < kept(before) || keptHours(next) < keptHours(before)
 }
 
 export function restoreRoutes(
