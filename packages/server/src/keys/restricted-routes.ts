@@ -119,7 +119,7 @@ export function restrictedKeyRoutes(deps: CreationDeps & { db: Database }): Rout
       tag: 'API keys',
       summary: 'Change an API key',
       description:
-        'Renames a key or changes what restricts it. No request that begins after the answer may do what the key is not allowed any more, on any node. Allowing more, or a later end, takes a login token of the user whom the key acts as, or of an owner if that is a service member.',
+        'Renames a key or changes what restricts it. No request that begins after the answer may do what the key is not allowed any more, on any node. Allowing more, or a later end, takes a login token of the user whom the key acts as, or of an owner if that is a service member. An earlier end of another key also takes `keys:revoke`.',
       body: keyChanges,
       faults: ['key.not_active', 'auth.login_required', 'auth.key_restricted'],
       success: { status: 200, description: 'The key with its changes.', schema: keyDetails },

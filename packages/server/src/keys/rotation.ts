@@ -1,6 +1,5 @@
 import { type Actor, recordAudit } from '../access/audit.ts'
-import { keyLacks } from '../access/authenticate.ts'
-import { type KeyLimits, limitReach, widerParts } from '../access/restrictions.ts'
+import { type KeyLimits, widerParts } from '../access/restrictions.ts'
 import type { PublishingTransaction } from '../db/database.ts'
 import type { KeyId, OrgId, UserId } from '../lib/ids.ts'
 import { announceRevoked } from './events.ts'
@@ -8,6 +7,7 @@ import { notACallersKey } from './revocation.ts'
 import {
   announceNew,
   type CreatedKey,
+  checkMayEnd,
   checkMayWiden,
   creatorOf,
   limitEnd,
@@ -49,8 +49,7 @@ export async function rotateKey(
   const creator = await creatorOf(tx, orgId, actor)
   const old = await lockActive(tx, orgId, keyId, null)
   refuseWider(old, creator)
-  const mayRevoke = limitReach('all', creator.restrictions, 'keys:revoke') !== 'none'
-  if (actor.kind === 'key' && actor.keyId !== keyId && !mayRevoke) throw keyLacks('keys:revoke')
+  checkMayEnd(old, actor, creator)
   const limits: KeyLimits = {
     restrictions: old.restrictions,
     expiresAt: expiresAt === undefined ? old.expiresAt : expiresAt,

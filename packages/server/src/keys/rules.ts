@@ -1,8 +1,8 @@
 import type { Access } from '../access/access.ts'
 import { type Actor, recordAudit } from '../access/audit.ts'
-import { invalidToken, keyRestricted, loginRequired } from '../access/authenticate.ts'
+import { invalidToken, keyLacks, keyRestricted, loginRequired } from '../access/authenticate.ts'
 import { findQuotas, limitOf, limitReached } from '../access/quotas.ts'
-import { type KeyLimits, type Restrictions, widerParts } from '../access/restrictions.ts'
+import { type KeyLimits, limitReach, type Restrictions, widerParts } from '../access/restrictions.ts'
 import { reachOf } from '../access/roles.ts'
 import {
   type HoldOrganization,
@@ -211,6 +211,7 @@ export async function changeKey(
   const after = { ...before, name: name ?? before.name, ...withDefaults(limits, before) }
   const wider = widerParts(after, before)
   if (wider.length > 0) checkMayWiden(before, caller, `would allow the key more (${wider.join(', ')})`)
+  if (widerParts(before, after).includes('expires_at')) checkMayEnd(before, actor, creator)
   await checkDatabases(tx, orgId, after, before.restrictions?.databases)
   if (wider.includes('expires_at')) await limitEnd(tx, deps, { orgId, limits: after, isAsked: true })
   else if (limits.expiresAt) checkFuture(limits.expiresAt, (await keyLifetimeOf(tx, orgId)).nowMs)
@@ -243,6 +244,13 @@ export async function lockActive(
     })
   }
   return key
+}
+
+/** An earlier end revokes the key at that time, so it takes the same permission. A key may always end itself. */
+export function checkMayEnd(key: LockedKey, actor: Actor, { restrictions }: KeyLimits): void {
+  if (actor.kind !== 'key' || actor.keyId === key.id) return
+  const reach = limitReach('all', restrictions, 'keys:revoke')
+  if (reach === 'none' || (reach === 'own' && key.createdBy !== actor.userId)) throw keyLacks('keys:revoke')
 }
 
 /** A leaked key must not outgrow its limits, and an admin must not get the rights of an owner through an owner's key. */

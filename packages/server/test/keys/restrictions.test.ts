@@ -155,6 +155,23 @@ describe('no widening', () => {
     expect((await change(small.id, { name: 'renamed' }, key)).status).toBe(200)
     const ended = await rotate(small.id, { overlap_seconds: 0 }, key)
     expect(ended.body.detail).toContain('keys:revoke')
+    const sooner = await change(small.id, { expires_at: inSeconds(60) }, key)
+    expect(sooner).toMatchObject({ status: 403, body: { detail: expect.stringContaining('keys:revoke') } })
+    expect((await show(small.id)).expires_at).toBeNull()
+  })
+
+  test('a key ends itself, and with keys:revoke:own only keys of its own user', async () => {
+    const permissions = ['keys:update', 'keys:read', 'keys:revoke:own', 'webhooks:read']
+    const { id, api_key: key } = await create({ permissions })
+    const admin = await api.person([{ orgId, role: 'admin' }])
+    const foreign = await create({ permissions: ['webhooks:read'] }, admin.token)
+    const own = await create({ permissions: ['webhooks:read'] })
+    const end = (keyId: string, token = key) => change(keyId, { expires_at: inSeconds(60) }, token)
+    expect((await end(foreign.id)).body.detail).toContain('keys:revoke')
+    expect((await end(own.id)).status).toBe(200)
+    expect((await end(id)).status).toBe(200)
+    const updating = await create({ permissions: ['keys:update', 'keys:read'] })
+    expect((await end(updating.id, updating.api_key)).status).toBe(200)
   })
 
   test('nobody gets a key that acts as somebody else, or gives it more', async () => {
