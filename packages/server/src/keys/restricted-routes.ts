@@ -156,7 +156,7 @@ export function restrictedKeyRoutes(deps: CreationDeps & { db: Database }): Rout
       tag: 'API keys',
       summary: 'Limit how long API keys may last',
       description:
-        'Every key that is created from now on ends after so many days at the latest, also one that is created without an end under /api/v1. Existing keys stay as they are. It takes a login token.',
+        'Every key that is created from now on ends after so many days at the latest, also one that is created without an end under /api/v1. Existing keys stay as they are. An end that is asked for and lies up to five minutes beyond is taken as the limit, because clocks differ. It takes a login token.',
       body: keyLifetimeSettings,
       faults: ['auth.login_required'],
       success: { status: 200, description: 'The limits.', schema: keyLifetime },

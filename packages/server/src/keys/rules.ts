@@ -147,8 +147,10 @@ async function checkDatabases(
 }
 
 const dayMs = 86_400_000
+/** How far the clock that computed an end may be ahead of PostgreSQL's. */
+const clockAheadMsMax = 300_000
 
-/** A key lasts no longer than keys may. An end that was asked for is refused instead of being brought forward. */
+/** A key lasts no longer than keys may. An end that was asked for is refused if it lies further beyond than clocks differ. */
 export async function limitEnd(
   tx: Transaction,
   { keyDaysMax }: Pick<CreationDeps, 'keyDaysMax'>,
@@ -158,8 +160,11 @@ export async function limitEnd(
   const { expiresAt } = limits
   if (isAsked && expiresAt !== null) checkFuture(expiresAt, nowMs)
   const days = Math.min(daysMax ?? Infinity, keyDaysMax ?? Infinity)
-  if (days === Infinity || (expiresAt !== null && expiresAt.getTime() <= nowMs + days * dayMs)) return
-  if (isAsked) throw wrongEnd(`must be at most ${days} days from now in this organization`)
+  const beyondMs = (expiresAt?.getTime() ?? Infinity) - (nowMs + days * dayMs)
+  if (days === Infinity || beyondMs <= 0) return
+  if (isAsked && beyondMs > clockAheadMsMax) {
+    throw wrongEnd(`must be at most ${days} days from now in this organization`)
+  }
   limits.expiresAt = new Date(nowMs + days * dayMs)
 }
 

@@ -305,6 +305,21 @@ describe('expiry', () => {
     expect(audit.body[0]).toMatchObject({ action: 'organization.key_lifetime_set', details: { from: 30, to: null } })
   })
 
+  test('an end a few minutes beyond the limit, by a clock that is ahead, is taken as the limit', async () => {
+    const org = await api.organization()
+    const { token } = await api.person([{ orgId: org, role: 'owner' }])
+    const base = `${api.url}/platform/v1/organizations/${org}`
+    await call(`${base}/key-lifetime`, { token, method: 'PUT', body: { days_max: 90 } })
+    const at = (minutes: number) => inSeconds(90 * 86_400 + minutes * 60)
+    const made = await call<Created>(`${base}/api-keys`, { token, body: { name: 'x', expires_at: at(4) } })
+    expect(made.status).toBe(201)
+    const one = `${base}/api-keys/${made.body.id}`
+    const { expires_at } = (await call<Details>(one, { token })).body
+    expect(Date.parse(expires_at!)).toBeLessThanOrEqual(Date.parse(at(0)))
+    expect((await call(`${one}/rotate`, { token, body: { expires_at: at(4) } })).status).toBe(201)
+    expect((await call(`${base}/api-keys`, { token, body: { name: 'x', expires_at: at(7) } })).status).toBe(422)
+  })
+
   test('a key that lasts longer than keys may now is rotated to what they may, and can be brought forward', async () => {
     const org = await api.organization()
     const { token } = await api.person([{ orgId: org, role: 'owner' }])

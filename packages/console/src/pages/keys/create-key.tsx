@@ -43,7 +43,7 @@ function NewKey({ organization, actsAs, daysMax, onCreated, onClose }: NewKeyPro
       wide
       form={form}
       onSubmit={async (values) => {
-        const key = { name: values.name.trim(), ...restrictionsOf(values, daysMax) }
+        const key = { name: values.name.trim(), ...restrictionsOf(values) }
         const created = actsAs
           ? client.serviceMembers.createKey(actsAs.user_id, key, { organization })
           : client.keys.createRestricted(key, { organization })
@@ -53,7 +53,7 @@ function NewKey({ organization, actsAs, daysMax, onCreated, onClose }: NewKeyPro
       onClose={onClose}
     >
       <KeyFields form={form} daysMax={daysMax} isOwn={actsAs === undefined} />
-      <KeyPreview restrictions={restrictionsOf(form.watch(), daysMax)} />
+      <KeyPreview restrictions={restrictionsOf(form.watch())} />
     </FormDialog>
   )
 }

@@ -26,10 +26,10 @@ export function EditKey({ organization, apiKey, daysMax, onClose }: Props) {
       }
       action="Save"
       wide
-      disabled={Object.keys(changesOf(values, daysMax, apiKey)).length === 0}
+      disabled={Object.keys(changesOf(values, apiKey)).length === 0}
       form={form}
       onSubmit={async (submitted) => {
-        const changed = await client.keys.update(apiKey.id, changesOf(submitted, daysMax, apiKey), { organization })
+        const changed = await client.keys.update(apiKey.id, changesOf(submitted, apiKey), { organization })
         await refreshKeys(organization)
         showToast({ title: `“${changed.name}” was changed` })
         onClose()
@@ -37,7 +37,7 @@ export function EditKey({ organization, apiKey, daysMax, onClose }: Props) {
       onClose={onClose}
     >
       <KeyFields form={form} daysMax={daysMax} current={apiKey.expires_at} isOwn={isOwn} />
-      <KeyPreview restrictions={restrictionsOf(values, daysMax, apiKey)} />
+      <KeyPreview restrictions={restrictionsOf(values, apiKey)} />
     </FormDialog>
   )
 }

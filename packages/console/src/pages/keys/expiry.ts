@@ -22,12 +22,10 @@ export function expiryOptions(daysMax: number | null, current?: string | null): 
   ]
 }
 
-export function expiresAt(expiry: Expiry, daysMax: number | null, current: string | null = null): string | null {
+export function expiresAt(expiry: Expiry, current: string | null = null): string | null {
   if (expiry === 'keep') return current
   if (expiry === 'never') return null
-  // The clock of this browser may be ahead of the server's, which refuses what lies beyond the maximum.
-  const earlierMs = Number(expiry) === daysMax ? 3_600_000 : 0
-  return new Date(Date.now() + Number(expiry) * dayMs - earlierMs).toISOString()
+  return new Date(Date.now() + Number(expiry) * dayMs).toISOString()
 }
 
 /** Whether a new key may end when this one does. */

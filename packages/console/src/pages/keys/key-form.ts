@@ -37,20 +37,20 @@ export const formOf = (key: ApiKeyDetails): KeyForm => ({
 /** Networks are separated by commas, spaces or lines. */
 export const networksOf = (text: string): string[] => text.split(/[\s,]+/).filter((one) => one !== '')
 
-export function restrictionsOf(form: KeyForm, daysMax: number | null, current?: ApiKeyDetails): KeyRestrictions {
+export function restrictionsOf(form: KeyForm, current?: ApiKeyDetails): KeyRestrictions {
   const networks = networksOf(form.allowed_networks)
   return {
     permissions:
       form.scope === 'role' ? null : inOrder(form.scope === 'choose' ? form.permissions : presets[form.scope]),
     databases: form.hasDatabases ? form.databases : null,
     allowed_networks: networks.length === 0 ? null : networks,
-    expires_at: expiresAt(form.expires_at, daysMax, current?.expires_at),
+    expires_at: expiresAt(form.expires_at, current?.expires_at),
   }
 }
 
 /** What the form changes in the key; nothing where it says the same in another order. */
-export function changesOf(form: KeyForm, daysMax: number | null, key: ApiKeyDetails): ApiKeyChanges {
-  const next = { name: form.name.trim(), ...restrictionsOf(form, daysMax, key) }
+export function changesOf(form: KeyForm, key: ApiKeyDetails): ApiKeyChanges {
+  const next = { name: form.name.trim(), ...restrictionsOf(form, key) }
   const parts = Object.keys(next) as (keyof typeof next)[]
   const text = (value: string | string[] | null) => (Array.isArray(value) ? [...value].sort().join() : value)
   return Object.fromEntries(

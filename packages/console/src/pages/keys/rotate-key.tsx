@@ -40,7 +40,7 @@ export function RotateKey({ organization, apiKey, daysMax, onClose }: Props) {
       onSubmit={async ({ overlap_seconds, expires_at }) => {
         const rotation = {
           overlap_seconds: Number(overlap_seconds),
-          ...(expires_at !== 'keep' && { expires_at: expiresAt(expires_at, daysMax) }),
+          ...(expires_at !== 'keep' && { expires_at: expiresAt(expires_at) }),
         }
         setCreated(await client.keys.rotate(apiKey.id, rotation, { organization }))
         await refreshKeys(organization)
