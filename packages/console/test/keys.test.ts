@@ -156,6 +156,21 @@ inBrowser('API keys', () => {
     await clientOf().keys.revoke(key!.id)
   })
 
+  test('the form for a key of a service member says that an owner can allow it more', async () => {
+    const { user_id } = await clientOf().serviceMembers.create({ name: 'deploy', role: 'member' })
+    const { id } = await clientOf().serviceMembers.createKey(user_id, { name: 'pipeline' })
+    const admin = await api.person([{ orgId, role: 'admin' }])
+    const textFor = async (person: typeof owner) => {
+      const page = await openAs(person, '/keys')
+      await page.getByRole('button', { name: 'More actions for pipeline' }).click()
+      await page.getByRole('menuitem', { name: 'Edit' }).click()
+      return page.getByRole('dialog').getByText('every request that starts after you save').textContent()
+    }
+    expect(await textFor(owner)).toMatch(/after you save\.$/)
+    expect(await textFor(admin)).toMatch(/allow it less; only an owner can allow it more\.$/)
+    await clientOf().keys.revoke(id)
+  })
+
   test('the owner limits how long new keys last, and the form offers no more', async () => {
     const page = await openAs(owner, '/settings')
     await page.getByRole('button', { name: 'Change limit' }).click()

@@ -2,8 +2,9 @@ import type { ApiKeyDetails } from '@keyhook/client'
 import { useForm } from 'react-hook-form'
 import { client } from '../../api/client.ts'
 import { refreshKeys } from '../../api/key-queries.ts'
-import { useSession } from '../../api/organization.ts'
+import { useMember, useSession } from '../../api/organization.ts'
 import { FormDialog } from '../../components/form-dialog.tsx'
+import { useMembers } from '../../components/person.tsx'
 import { showToast } from '../../components/toasts.tsx'
 import { KeyFields } from './key-fields.tsx'
 import { changesOf, formOf, type KeyForm, restrictionsOf } from './key-form.ts'
@@ -13,16 +14,19 @@ type Props = { organization: string; apiKey: ApiKeyDetails; daysMax: number | nu
 
 export function EditKey({ organization, apiKey, daysMax, onClose }: Props) {
   const { user } = useSession()
+  const mayManageServices = useMember().can('service-members:manage')
   const form = useForm<KeyForm>({ defaultValues: formOf(apiKey) })
   const values = form.watch()
   const isOwn = apiKey.created_by === user?.id
+  const isOfService = useMembers()?.some((one) => one.service && one.user_id === apiKey.created_by)
+  const mayWiden = isOwn || (isOfService && mayManageServices)
   return (
     <FormDialog
       title={`Edit “${apiKey.name}”`}
       description={
-        isOwn
+        mayWiden
           ? 'The changes hold for every request that starts after you save.'
-          : 'The changes hold for every request that starts after you save. You can rename this key and allow it less; only its user can allow it more.'
+          : `The changes hold for every request that starts after you save. You can rename this key and allow it less; only ${isOfService ? 'an owner' : 'its user'} can allow it more.`
       }
       action="Save"
       wide
