@@ -271,6 +271,8 @@ export const keyRestricted = (detail: string): Fault =>
     headers: { 'www-authenticate': `${realm}, error="insufficient_scope"` },
   })
 
+export const otherDatabases = (): Fault => keyRestricted('This API key is limited to other databases.')
+
 export const addressRefused = (address: string): Fault =>
   new Fault('auth.address_refused', { public: `This API key cannot be used from the address ${address}.` })
 

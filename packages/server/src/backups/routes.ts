@@ -1,6 +1,6 @@
 import Type, { type Static } from 'typebox'
 import { recordAudit } from '../access/audit.ts'
-import { keyLacks } from '../access/authenticate.ts'
+import { keyLacks, otherDatabases } from '../access/authenticate.ts'
 import { createDatabaseOf } from '../databases/routes.ts'
 import { type CreationDeps, newDatabaseSecret } from '../databases/rules.ts'
 import { findBackupSchedule, lockDatabase, type ScheduleRow, setBackupSchedule } from '../databases/sql.ts'
@@ -35,7 +35,7 @@ import {
   restoreOf,
   restoreRecord,
 } from './schemas.ts'
-import { findRestore, listBackups, listRestores } from './sql.ts'
+import { findRestore, isRestoreOf, listBackups, listRestores } from './sql.ts'
 import type { BackupSchedule } from './upkeep.ts'
 
 const organization = '/platform/v1/organizations/:orgId'
@@ -321,8 +321,9 @@ export function restoreRoutes(
       description: 'How far it is, or how it ended.',
       success: { status: 200, description: 'The restore.', schema: restoreRecord },
       async handler({ orgId, databases, params: { restoreId: id } }) {
-        const row = await findRestore(deps.db, orgId, id, databases)
+        const row = await findRestore(deps.db, orgId, id)
         if (row === null) throw notFound(`${id} is not in ${orgId}`)
+        if (databases !== null && !(await isRestoreOf(deps.db, orgId, id, databases))) throw otherDatabases()
         return { status: 200, body: restoreOf(row) }
       },
     }),

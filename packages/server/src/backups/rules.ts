@@ -1,4 +1,5 @@
 import { type Actor, type AuditEntry, recordAudit } from '../access/audit.ts'
+import { otherDatabases } from '../access/authenticate.ts'
 import { findQuotas, limitOf } from '../access/quotas.ts'
 import { type CreationDeps, type CreationRequest, insertWithinLimit } from '../databases/rules.ts'
 import { type DatabaseRow, findDatabase, lockDatabase } from '../databases/sql.ts'
@@ -285,8 +286,7 @@ export async function readBackup(
   { orgId, backupId, databases }: { orgId: OrgId; backupId: BackupId; databases: readonly DatabaseId[] | null },
 ): Promise<BackupRow> {
   const row = await findBackup(db, orgId, backupId)
-  if (row === null || !isListed(row) || !(databases?.includes(row.database_id) ?? true)) {
-    throw notFound(`${backupId} is not in ${orgId}, or not of a database of the key`)
-  }
+  if (row === null || !isListed(row)) throw notFound(`${backupId} is not in ${orgId}`)
+  if (databases !== null && !databases.includes(row.database_id)) throw otherDatabases()
   return row
 }

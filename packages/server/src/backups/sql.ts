@@ -203,15 +203,12 @@ export const listRestores = (
   order by id desc
   limit ${limit}`
 
-export const findRestore = (
-  db: Executor,
-  orgId: OrgId,
-  id: RestoreId,
-  databases: readonly DatabaseId[] | null = null,
-) =>
+export const findRestore = (db: Executor, orgId: OrgId, id: RestoreId) =>
   db<RestoreRow[]>`
-    select ${restoreColumns(db)} from keyhook.restores
-    where org_id = ${orgId} and id = ${id} and ${isOfOneOf(db, databases)}`.first()
+    select ${restoreColumns(db)} from keyhook.restores where org_id = ${orgId} and id = ${id}`.first()
+
+export const isRestoreOf = (db: Executor, orgId: OrgId, id: RestoreId, databases: readonly DatabaseId[]) =>
+  db`select from keyhook.restores where org_id = ${orgId} and id = ${id} and ${isOfOneOf(db, databases)}`.exists()
 
 /** Into one of these databases, or from one of them; every restore if null. */
 const isOfOneOf = (db: Executor, databases: readonly DatabaseId[] | null) => db`(

@@ -8,6 +8,7 @@ import {
   keyLacks,
   keyRestricted,
   loginRequired,
+  otherDatabases,
   permissionMissing,
   readingOnly,
 } from '../access/authenticate.ts'
@@ -93,9 +94,7 @@ function memberCheck(route: MemberRoute, deps: AccessDeps): AccessCheck {
   function checkDatabases(request: FastifyRequest, databases: readonly DatabaseId[]): void {
     if (!route.isForDatabaseKeys) throw keyRestricted('This API key is limited to some databases, and cannot do this.')
     const { databaseId } = request.params as { databaseId?: DatabaseId }
-    if (databaseId !== undefined && !databases.includes(databaseId)) {
-      throw keyRestricted('This API key is limited to other databases.')
-    }
+    if (databaseId !== undefined && !databases.includes(databaseId)) throw otherDatabases()
   }
 
   return (request, _reply, done) => {

@@ -54,6 +54,8 @@ async function createKey(limits: object): Promise<string> {
 
 const get = <T = { code: string }>(path: string, token = key) => call<T>(platform(path), { token })
 
+const ofOthers = { code: 'auth.key_restricted', detail: 'This API key is limited to other databases.' }
+
 test('lists and events have what belongs to its databases', async () => {
   const ids = async (path: string) => (await get<{ id: string }[]>(path)).body.map(({ id }) => id)
   expect(await ids('databases')).toEqual([mine.id])
@@ -89,19 +91,21 @@ test('restores into or from its databases are shown', async () => {
   const [from, foreign] = [await restore(mine.backup, into), await restore(other.backup, into)]
   expect((await get<{ id: string }[]>('restores')).body.map(({ id }) => id)).toEqual([from])
   expect((await get(`restores/${from}`)).status).toBe(200)
-  expect((await get(`restores/${foreign}`)).status).toBe(404)
+  expect((await get(`restores/${foreign}`)).body).toMatchObject(ofOthers)
+  expect((await get(`restores/${newId('rst')}`)).status).toBe(404)
 })
 
-test('other databases are refused, and their backups are not there', async () => {
+test('other databases and their backups are refused, and what does not exist is not found', async () => {
+  const send = (method: string, path: string) => call<{ code: string }>(platform(path), { token: key, method })
   expect((await get(`databases/${mine.id}`)).status).toBe(200)
-  expect((await get(`databases/${other.id}`)).body).toMatchObject({ code: 'auth.key_restricted' })
   expect((await get(`backups/${mine.backup}`)).status).toBe(200)
-  expect((await get(`backups/${other.backup}`)).status).toBe(404)
-  const remove = (path: string) => call(platform(path), { token: key, method: 'DELETE' })
-  expect((await remove(`backups/${other.backup}`)).status).toBe(404)
-  expect((await remove(`databases/${other.id}`)).status).toBe(403)
-  const cancel = await call(platform(`backups/${other.backup}/cancel`), { token: key, method: 'POST' })
-  expect(cancel.status).toBe(404)
+  for (const method of ['GET', 'DELETE']) {
+    expect((await send(method, `databases/${other.id}`)).body).toMatchObject(ofOthers)
+    expect((await send(method, `backups/${other.backup}`)).body).toMatchObject(ofOthers)
+    expect((await send(method, `backups/${newId('bak')}`)).status).toBe(404)
+  }
+  expect((await send('POST', `backups/${other.backup}/cancel`)).body).toMatchObject(ofOthers)
+  expect((await send('POST', `backups/${newId('bak')}/cancel`)).status).toBe(404)
 })
 
 test('every other route of an organization answers 403, restores included, and so do their permissions beside databases', async () => {
