@@ -143,6 +143,38 @@ test('what is published after the revocation of a key does not reach its stream'
   }
 })
 
+test('the stream of a key that is narrowed or expires ends, without what is published after that', async () => {
+  const { orgId, token } = await organization()
+  const keys = `${api.url}/platform/v1/organizations/${orgId}/api-keys`
+  const database = newId('db')
+  await api.db`
+    insert into keyhook.databases (org_id, id, name, status, node, host, port, created_by)
+    select ${orgId}, ${database}, 'shop', 'available', 'none', '127.0.0.1', 1, user_id
+    from keyhook.memberships where org_id = ${orgId}`
+  const endMs = Date.now() + 2_000
+  const changes = [
+    { permissions: ['webhooks:read'] },
+    { databases: [database] },
+    { allowed_networks: ['203.0.113.0/24'] },
+    { expires_at: new Date(endMs).toISOString() },
+  ]
+  const streams = await Promise.all(
+    changes.map(async (change) => {
+      const key = await call<{ id: string; api_key: string }>(keys, { token, body: { name: 'reader' } })
+      const stream = await openStream(streamUrl(orgId), key.body.api_key)
+      await until(() => stream.blocks.length === 1)
+      expect((await call(`${keys}/${key.body.id}`, { token, method: 'PATCH', body: change })).status).toBe(200)
+      return stream
+    }),
+  )
+  await until(() => Date.now() > endMs)
+  await publishAll(orgId, many(1))
+  for (const stream of streams) {
+    expect(await stream.ended).toBe('ended')
+    expect(stream.numbers()).toEqual([])
+  }
+})
+
 test('the number of streams is limited, for the process and for one organization', async () => {
   const limited = await startApi({ KEYHOOK_STREAMS_MAX: '3', KEYHOOK_STREAMS_PER_ORG_MAX: '2' })
   onTestFinished(() => limited.close())

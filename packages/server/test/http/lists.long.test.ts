@@ -158,14 +158,21 @@ describe('a client that does not read', () => {
   })
 })
 
-test('a key that is revoked while a slow client reads with it gets no further page', async () => {
+test.each([
+  ['revoked', '/revoke', () => ({ method: 'POST' })],
+  ['narrowed', '', () => ({ method: 'PATCH', body: { permissions: ['keys:read:own'] } })],
+  ['ended', '', () => ({ method: 'PATCH', body: { expires_at: new Date(Date.now() + 500).toISOString() } })],
+])('a key that is %s while a slow client reads with it gets no further page', async (_, path, change) => {
   const before = captured.lines().length
   const made = await call<{ id: string; api_key: string }>(keys, { token: owner.token, body: { name: 'slow' } })
   const socket = readNothing(made.body.api_key)
   let text = ''
   const closed = new Promise<void>((done) => socket.on('close', () => done()))
   await setTimeout(300)
-  expect((await call(`${keys}/${made.body.id}`, { token: owner.token, method: 'DELETE' })).status).toBe(204)
+  const one = `${keys.replace('/api/', '/platform/')}/${made.body.id}`
+  const changed = await call(one + path, { token: owner.token, ...change() })
+  expect(changed.status, changed.text).toBeLessThan(300)
+  await setTimeout(600)
   socket.setEncoding('utf8')
   socket.on('data', (chunk) => {
     text += chunk
