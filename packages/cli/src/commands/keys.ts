@@ -1,4 +1,11 @@
-import type { ApiKeyChanges, ApiKeyDetails, Client, KeyPermission, NewRestrictedApiKey } from '@keyhook/client'
+import type {
+  ApiKeyChanges,
+  ApiKeyDetails,
+  Client,
+  KeyLifetime,
+  KeyPermission,
+  NewRestrictedApiKey,
+} from '@keyhook/client'
 import { Option } from 'commander'
 import { databaseIdOf, durationMs, timestampAfter, typesOf } from '../arguments.ts'
 import { UsageError } from '../output.ts'
@@ -98,7 +105,11 @@ export function addCommands(program: KeyhookCommand): void {
       columns,
       'The organization has no such API keys. Create a key: npx keyhook keys create --name ci',
       (client, limit, { status, unused }: { status: Status; unused?: string }) =>
-        client.keys.details({ status, limit, unusedDays: unused === undefined ? undefined : daysOf(unused) }),
+        client.keys.details({
+          status,
+          limit,
+          unusedDays: unused === undefined ? undefined : daysOf('--unused', unused),
+        }),
     )
   customerCommand(keys, 'show <key>', 'Show an API key and what it is limited to')
     .examples('npx keyhook keys show key_…')
@@ -117,6 +128,19 @@ export function addCommands(program: KeyhookCommand): void {
     const key = await client.keys.update(id, changes)
     output.result(key, details(key))
   })
+  customerCommand(keys, 'lifetime', 'Show or set how long new API keys last at most')
+    .examples('npx keyhook keys lifetime', 'npx keyhook keys lifetime --max 90d')
+    .option(
+      '--max <duration>',
+      'End keys that are created from now on after this time, such as 90d; "none": as the operator has set it. Only owners can do that, logged in',
+    )
+    .run(async ({ client, output }, { max }: { max?: string }) => {
+      const lifetime =
+        max === undefined
+          ? await client.keys.lifetime()
+          : await client.keys.setLifetime({ days_max: max === 'none' ? null : daysOf('--max', max) })
+      output.result(lifetime, lifetimeText(lifetime))
+    })
   customerCommand(keys, 'rotate <key>', 'Create a successor of an API key, and end the key after an overlap')
     .examples('npx keyhook keys rotate key_…', 'npx keyhook keys rotate key_… --overlap 0s --expires 90d')
     .option('--overlap <duration>', 'Keep the old key valid for this time, such as 0s or 24h', '1h')
@@ -150,10 +174,16 @@ type Creation = LimitOptions & { name: string; for?: string; preset?: NonNullabl
 
 const shownOnce = (apiKey: string) => `The API key is shown once, so store it now:\n\n  ${styled('bold', apiKey)}\n`
 
-function daysOf(text: string): number {
-  const days = durationMs('--unused', text) / 86_400_000
+function lifetimeText({ days_max, operator_days_max }: KeyLifetime): string {
+  const days = Math.min(days_max ?? Infinity, operator_days_max ?? Infinity)
+  if (days === Infinity) return 'New keys may last for ever.'
+  return `New keys last at most ${days} ${days === 1 ? 'day' : 'days'}, as the ${days === days_max ? 'organization' : 'operator'} has set it.`
+}
+
+function daysOf(option: string, text: string): number {
+  const days = durationMs(option, text) / 86_400_000
   if (Number.isInteger(days) && days > 0) return days
-  throw new UsageError(`--unused: ${JSON.stringify(text)} is not a number of whole days such as 90d.`)
+  throw new UsageError(`${option}: ${JSON.stringify(text)} is not a number of whole days such as 90d.`)
 }
 
 const details = (key: ApiKeyDetails): string =>

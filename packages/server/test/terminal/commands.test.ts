@@ -219,6 +219,21 @@ test('the time after which webhooks are suspended is shown, set and given back t
   }
 })
 
+test('how long new keys last at most is shown, set and given back to the operator', async () => {
+  const { terminal: withKey, orgId, owner } = await ownersTerminal()
+  const lifetime = ['keys', 'lifetime']
+  expect(await withKey.run(...lifetime, '--max', '90d')).toMatchObject({ code: 3, stdout: '' })
+  const terminal = await openTerminal({ ...withKey.env, KEYHOOK_TOKEN: owner.token, KEYHOOK_ORG: orgId })
+  expect(await terminal.text(...lifetime)).toContain('New keys may last for ever.')
+  expect(await terminal.text(...lifetime, '--max', '90d')).toContain('at most 90 days, as the organization has set it.')
+  expect(await terminal.json(...lifetime)).toEqual({ days_max: 90, operator_days_max: null })
+  const { id } = await terminal.json<{ id: string }>('keys', 'create', '--name', 'ci', '--expires', '90d')
+  expect(await terminal.text('keys', 'show', id)).not.toMatch(/Expires +never/)
+  expect(await terminal.json(...lifetime, '--max', 'none')).toMatchObject({ days_max: null })
+  const wrong = await terminal.run(...lifetime, '--max', '36h')
+  expect([wrong.code, wrong.stderr]).toEqual([2, expect.stringContaining('--max: "36h" is not a number of whole days')])
+})
+
 test('a wrong value is named with what is expected', async () => {
   const { terminal } = await ownersTerminal()
   const refused = async (...args: string[]) => {
