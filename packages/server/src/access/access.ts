@@ -1,7 +1,7 @@
 import type { Database } from '../db/database.ts'
 import type { KeyId, OrgId, UserId } from '../lib/ids.ts'
 import { hashApiKey, isApiKey } from '../lib/secrets.ts'
-import { type KeyLimits, readRestrictions } from './restrictions.ts'
+import { type KeyLimits, type Restrictions, readRestrictions } from './restrictions.ts'
 import type { Role } from './roles.ts'
 
 /** What a request presents: the hash of its API key (hex), or the user of its login token and the organization in its path. */
@@ -23,6 +23,9 @@ export type Access =
   | { kind: 'login'; userId: UserId; membership: Membership | null; isByEmail: boolean }
   /** An operator who has opened the organization for reading. The id is that of no user. */
   | { kind: 'operator'; userId: UserId; membership: Membership | null }
+
+export const restrictionsOf = (access: Access): Restrictions | null =>
+  access.kind === 'key' ? access.restrictions : null
 
 type Membership = { role: Role; organization: OrganizationRow }
 

@@ -2,6 +2,8 @@ import { Fault } from '../lib/faults.ts'
 import type { OrgId, UserId } from '../lib/ids.ts'
 import type { Access, AccessLookup, NamedUser, OrganizationRow } from './access.ts'
 import type { Actor, OperatorActor } from './audit.ts'
+import { isBeyondDatabases, type Restrictions } from './restrictions.ts'
+import type { Permission } from './roles.ts'
 
 /** The user of a login token: issuer and subject together, since another issuer may use the same subject. */
 type Login = {
@@ -259,17 +261,23 @@ export const permissionMissing = (permission: string, role: string): Fault =>
     headers: { 'www-authenticate': `${realm}, error="insufficient_scope", scope="${permission}"` },
   })
 
-export const keyLacks = (permission: string): Fault =>
-  new Fault('auth.key_restricted', {
-    public: `This needs the permission ${permission}, which this API key does not have. Your role does not matter here.`,
-    headers: { 'www-authenticate': `${realm}, error="insufficient_scope", scope="${permission}"` },
-  })
+/** The key may have the permission, and be limited to databases that it says nothing about. */
+export const keyLacks = (permission: Permission, restrictions: Restrictions | null): Fault =>
+  isBeyondDatabases(restrictions, permission)
+    ? databaseKeyRefused()
+    : new Fault('auth.key_restricted', {
+        public: `This needs the permission ${permission}, which this API key does not have. Your role does not matter here.`,
+        headers: { 'www-authenticate': `${realm}, error="insufficient_scope", scope="${permission}"` },
+      })
 
 export const keyRestricted = (detail: string): Fault =>
   new Fault('auth.key_restricted', {
     public: detail,
     headers: { 'www-authenticate': `${realm}, error="insufficient_scope"` },
   })
+
+export const databaseKeyRefused = (): Fault =>
+  keyRestricted('This API key is limited to some databases, and cannot do this.')
 
 export const otherDatabases = (): Fault => keyRestricted('This API key is limited to other databases.')
 

@@ -67,10 +67,14 @@ const databasePermissions: readonly Permission[] = [
   'events:read',
 ]
 
+/** Whether the key may not do this because it is limited to some databases, whatever its permissions. */
+export const isBeyondDatabases = (restrictions: Restrictions | null, permission: Permission): boolean =>
+  restrictions?.databases !== undefined && !databasePermissions.includes(permission)
+
 /** How far the key lets a permission of its user's role reach. */
 export function limitReach(reach: Reach, restrictions: Restrictions | null, permission: Permission): Reach {
   if (restrictions === null) return reach
-  if (restrictions.databases !== undefined && !databasePermissions.includes(permission)) return 'none'
+  if (isBeyondDatabases(restrictions, permission)) return 'none'
   return least(reach, reachIn(restrictions.permissions, permission))
 }
 

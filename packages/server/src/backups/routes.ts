@@ -1,4 +1,5 @@
 import Type, { type Static } from 'typebox'
+import { restrictionsOf } from '../access/access.ts'
 import { recordAudit } from '../access/audit.ts'
 import { keyLacks, otherDatabases } from '../access/authenticate.ts'
 import { createDatabaseOf } from '../databases/routes.ts'
@@ -206,7 +207,7 @@ export function backupScheduleRoutes({ db, installed }: { db: Database; installe
           const before = await findBackupSchedule(tx, orgId, id)
           // Without scheduled backups nothing can be lost.
           if (before?.last_at && keepsLess(row, before, installed) && !mayAlso(access, 'backups:delete')) {
-            throw keyLacks('backups:delete')
+            throw keyLacks('backups:delete', restrictionsOf(access))
           }
           if (!(await setBackupSchedule(tx, orgId, id, row))) throw notFound(`${id} is not in ${orgId}`)
           const details = { every_hours, keep }

@@ -1,12 +1,12 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import type { Access } from '../access/access.ts'
+import { type Access, restrictionsOf } from '../access/access.ts'
 import {
   type Authenticate,
   type Authenticated,
   addressRefused,
   bearerOfClient,
+  databaseKeyRefused,
   keyLacks,
-  keyRestricted,
   loginRequired,
   otherDatabases,
   permissionMissing,
@@ -43,6 +43,9 @@ declare module 'fastify' {
   }
 }
 
+/** What a route needs, and whether API keys are refused there whatever they may do. */
+type Need = { permission: Permission; refusesKeys: boolean }
+
 type KeyAccess = Extract<Access, { kind: 'key' }>
 
 /** Authenticates the caller and checks the permission of the route. */
@@ -64,7 +67,7 @@ function operatorCheck({ takesForm }: OperatorRoute, { authenticate }: AccessDep
 
 function memberCheck(route: MemberRoute, deps: AccessDeps): AccessCheck {
   const { authenticate, keyUses, requestLimits, keysRequireLogin } = deps
-  const refusesKeys = isRefusedToKeys(route.needs, { keysRequireLogin })
+  const need: Need = { permission: route.needs, refusesKeys: isRefusedToKeys(route.needs, { keysRequireLogin }) }
   const inOrganization = route.path.includes(':orgId')
 
   function check(request: FastifyRequest, { access, actor }: Authenticated, orgId: OrgId | null): void {
@@ -74,10 +77,9 @@ function memberCheck(route: MemberRoute, deps: AccessDeps): AccessCheck {
       if (request.caller === null) requestLimits.count(access.membership.organization.id, access.keyId)
     }
     if (inOrganization && orgId === null) throw noAccess(orgOf(request), 'the organization id has the wrong form')
-    const reach = orgId === null ? reachOfCaller(access, route.needs) : authorize(access, orgId, route.needs)
-    if (refusesKeys && access.kind === 'key') throw loginRequired()
+    const reach = orgId === null ? reachOfCaller(access, need) : authorize(access, orgId, need)
     if (access.kind === 'operator' && !isForReaders(route)) throw readingOnly()
-    const databases = (access.kind === 'key' && access.restrictions?.databases) || null
+    const databases = restrictionsOf(access)?.databases ?? null
     if (databases !== null) checkDatabases(request, databases)
     request.caller = { access, actor, reach, databases }
   }
@@ -92,7 +94,7 @@ function memberCheck(route: MemberRoute, deps: AccessDeps): AccessCheck {
   }
 
   function checkDatabases(request: FastifyRequest, databases: readonly DatabaseId[]): void {
-    if (!route.isForDatabaseKeys) throw keyRestricted('This API key is limited to some databases, and cannot do this.')
+    if (!route.isForDatabaseKeys) throw databaseKeyRefused()
     const { databaseId } = request.params as { databaseId?: DatabaseId }
     if (databaseId !== undefined && !databases.includes(databaseId)) throw otherDatabases()
   }
@@ -120,19 +122,21 @@ const isForReaders = ({ method, path, audit }: MemberRoute): boolean =>
   method === 'GET' && audit === null && path.includes(':orgId')
 
 /** The same where the path names no organization. */
-const reachOfCaller = (access: Access, permission: Permission): Exclude<Reach, 'none'> =>
-  access.kind === 'key' ? authorize(access, access.membership.organization.id, permission) : 'all'
+const reachOfCaller = (access: Access, need: Need): Exclude<Reach, 'none'> =>
+  access.kind === 'key' ? authorize(access, access.membership.organization.id, need) : 'all'
 
 /** How far the caller's permission reaches in that organization. Throws when it does not. */
-function authorize(access: Access, orgId: OrgId, permission: Permission): Exclude<Reach, 'none'> {
+function authorize(access: Access, orgId: OrgId, { permission, refusesKeys }: Need): Exclude<Reach, 'none'> {
   const { membership } = access
   if (membership === null || membership.organization.id !== orgId) {
     throw noAccess(orgId, `${access.userId} has no access to ${orgId} with this credential`)
   }
   const ofRole = reachOf(membership.role, permission)
   if (ofRole === 'none') throw permissionMissing(permission, membership.role)
+  // Before the permissions of the key: no key can have this one.
+  if (refusesKeys && access.kind === 'key') throw loginRequired()
   const reach = limitToKey(access, ofRole, permission)
-  if (reach === 'none') throw keyLacks(permission)
+  if (reach === 'none') throw keyLacks(permission, restrictionsOf(access))
   return reach
 }
 

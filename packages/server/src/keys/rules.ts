@@ -255,7 +255,8 @@ export async function lockActive(
 export function checkMayEnd(key: LockedKey, actor: Actor, { restrictions }: KeyLimits): void {
   if (actor.kind !== 'key' || actor.keyId === key.id) return
   const reach = limitReach('all', restrictions, 'keys:revoke')
-  if (reach === 'none' || (reach === 'own' && key.createdBy !== actor.userId)) throw keyLacks('keys:revoke')
+  if (reach === 'none' || (reach === 'own' && key.createdBy !== actor.userId))
+    throw keyLacks('keys:revoke', restrictions)
 }
 
 /** A leaked key must not outgrow its limits, and an admin must not get the rights of an owner through an owner's key. */

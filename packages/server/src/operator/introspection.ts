@@ -1,5 +1,5 @@
 import Type from 'typebox'
-import type { Access } from '../access/access.ts'
+import { type Access, restrictionsOf } from '../access/access.ts'
 import {
   type Authenticated,
   addressRefused,
@@ -11,7 +11,7 @@ import {
   loginRequired,
   permissionMissing,
 } from '../access/authenticate.ts'
-import { allowsAddress, limitReach, type Restrictions } from '../access/restrictions.ts'
+import { allowsAddress, limitReach } from '../access/restrictions.ts'
 import { isRefusedToKeys, type Permission, permissionsOf, reachOf } from '../access/roles.ts'
 import type { Database } from '../db/database.ts'
 import { type OperatorCall, operatorRoute, type Route } from '../http/route.ts'
@@ -218,7 +218,8 @@ function checkPermission(access: Access, permission: Permission): void {
   const { membership } = access
   if (membership === null) throw outsideOrganization()
   if (reachOf(membership.role, permission) === 'none') throw permissionMissing(permission, membership.role)
-  if (limitReach('all', restrictionsOf(access), permission) === 'none') throw keyLacks(permission)
+  const restrictions = restrictionsOf(access)
+  if (limitReach('all', restrictions, permission) === 'none') throw keyLacks(permission, restrictions)
 }
 
 /** A key that is limited to some databases reaches nothing else. */
@@ -228,5 +229,3 @@ function checkDatabase(access: Access, id: DatabaseId | undefined): void {
     throw keyRestricted('This API key is limited to some databases, and `database_id` names none of them.')
   }
 }
-
-const restrictionsOf = (access: Access): Restrictions | null => (access.kind === 'key' ? access.restrictions : null)

@@ -1,4 +1,6 @@
 import { beforeAll, expect, test } from 'vitest'
+import { permissionPresets } from '../../src/access/restrictions.ts'
+import { isRefusedToKeys } from '../../src/access/roles.ts'
 import { createTransact } from '../../src/db/database.ts'
 import { publish } from '../../src/delivery/publish.ts'
 import type { Route } from '../../src/http/route.ts'
@@ -137,14 +139,24 @@ test('every other route of an organization answers 403, restores included, and s
       .replace(':databaseId', mine.id)
       .replace(':backupId', mine.backup)
       .replace(/:\w+/g, 'wh_01m7n2bk5vfamv24tpe8shekmc')
-  for (const route of routesOf(api)) {
-    if (route.needs === 'operator' || route.isForDatabaseKeys || !route.path.includes(':orgId')) continue
-    const { status } = await call(api.url + pathOf(route), {
-      token: key,
-      method: route.method,
-      ...(route.body && { body: { nobody_takes_this: true } }),
-    })
-    expect(status, `${route.method} ${route.path}`).toBe(403)
+  // Of the permissions that such a key has, its databases are what limits it.
+  const permissions = permissionPresets.read_only
+  const withPermissions = await createKey({ databases: [mine.id], permissions })
+  for (const token of [key, withPermissions]) {
+    for (const route of routesOf(api)) {
+      const { needs } = route
+      if (needs === 'operator' || route.isForDatabaseKeys || !route.path.includes(':orgId')) continue
+      const { status, body } = await call(api.url + pathOf(route), {
+        token,
+        method: route.method,
+        ...(route.body && { body: { nobody_takes_this: true } }),
+      })
+      const isLogin = isRefusedToKeys(needs, { keysRequireLogin: false })
+      const answer = isLogin
+        ? { code: 'auth.login_required' }
+        : { code: 'auth.key_restricted', detail: expect.stringContaining('is limited to some databases, and cannot') }
+      expect({ status, ...(body as object) }, `${route.method} ${route.path}`).toMatchObject({ status: 403, ...answer })
+    }
   }
 })
 
