@@ -78,7 +78,14 @@ inBrowser('home', () => {
     expect(await region(page, 'Databases').getByRole('listitem').first().innerText()).toContain('Failed')
     const urls = await titles(page, 'Endpoints')
     expect(urls.map((url) => url.replace(/^.*\//, ''))).toEqual(['bad', 'good', ''])
-    await region(page, 'Endpoints').getByRole('listitem').first().getByText('Mostly failures').waitFor()
+    await region(page, 'Endpoints').getByRole('listitem').first().getByText('Only failures').waitFor()
+    // It has worked since, so most of its attempts may have failed.
+    const good = (await clientOf().webhooks.list().toArray()).find(({ url }) => url.endsWith('/good'))!
+    await addAttempts(good.id, { count: 60, everySeconds: 60, failing: 1 })
+    await page.reload()
+    const second = region(page, 'Endpoints').getByRole('listitem').nth(1)
+    await second.getByText('Active, with failures').waitFor()
+    expect((await clientOf().webhooks.get(good.id)).health.success_share).toBeLessThan(0.5)
     const quiet = (await clientOf().webhooks.list().toArray()).find(({ url }) => url === 'https://quiet.example/')
     await clientOf().webhooks.pause(quiet!.id)
     await api.db`

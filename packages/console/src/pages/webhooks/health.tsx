@@ -10,13 +10,14 @@ const count = new Intl.NumberFormat('en')
 /** 99.96 % must not read as 100 %. */
 const shareText = (share: number): string => percent.format(Math.floor(share * 1_000) / 1_000)
 
+/** An active endpoint with a success may work again already: only one without any looks broken. */
 export function WebhookStatus({ webhook }: { webhook: Webhook }) {
   if (webhook.status === 'paused') return <Badge tone="warning">Paused</Badge>
   if (webhook.status !== 'active') return <FailingBadge status={webhook.status} />
   const { success_share: share } = webhook.health
   if (share === null) return <Badge>No attempts in 24 hours</Badge>
-  if (share < 0.5) return <Badge tone="danger">Mostly failures</Badge>
-  return share < 0.99 ? <Badge tone="warning">Some failures</Badge> : <Badge tone="success">Healthy</Badge>
+  if (share === 0) return <Badge tone="danger">Only failures</Badge>
+  return share < 0.99 ? <Badge tone="warning">Active, with failures</Badge> : <Badge tone="success">Healthy</Badge>
 }
 
 export function SuccessShare({ health }: { health: WebhookHealth }) {
