@@ -75,3 +75,14 @@ test('test events of different types are different things', () => {
   const entries = [tested('aud_3', 'invoice.paid'), tested('aud_2', 'invoice.paid'), tested('aud_1', 'backup.failed')]
   expect(grouped(entries).map((group) => group.length)).toEqual([2, 1])
 })
+
+test('the sentence about suspended webhooks has the hours', () => {
+  const said = (to: number | null) =>
+    sentenceOf(entryOf({ action: 'organization.webhook_suspension_set', details: { from: 24, to } })).before
+  expect([48, 1, 0, null].map(said)).toEqual([
+    'set that webhooks are suspended after 48 hours of failing',
+    'set that webhooks are suspended after an hour of failing',
+    'set that webhooks that fail are never suspended',
+    'left it to the operator when webhooks that fail are suspended',
+  ])
+})

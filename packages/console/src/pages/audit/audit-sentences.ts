@@ -14,7 +14,11 @@ export const sentences: Record<AuditAction, string | ((details: Details) => stri
   'organization.key_lifetime_set': ({ to }) =>
     to === null ? 'removed the limit for new API keys' : `limited new API keys to ${text(to)} days`,
   'organization.quotas_set': 'changed the quotas of the organization',
-  'organization.webhook_suspension_set': 'changed when webhooks that fail are suspended',
+  'organization.webhook_suspension_set': ({ to }) => {
+    if (to === null) return 'left it to the operator when webhooks that fail are suspended'
+    if (to === 0) return 'set that webhooks that fail are never suspended'
+    return `set that webhooks are suspended after ${to === 1 ? 'an hour' : `${text(to)} hours`} of failing`
+  },
   'member.invited': ({ role }) => `invited {target} as ${text(role)}`,
   'invitation.withdrawn': 'withdrew the invitation of {target}',
   'member.added': ({ to, invitation }) =>
