@@ -19,11 +19,11 @@ export function useMembers(): OrganizationMember[] | undefined {
 export const nameOf = ({ name, email, verified, service }: OrganizationMember): string =>
   `${name ?? email}${service ? ' (service member)' : verified ? '' : ' (unverified)'}`
 
-/** A user: "You", the name of a member, or the id of somebody who has left. */
-export function PersonName({ id }: { id: string }) {
+/** A user: "You", within a text "you", the name of a member, or the id of somebody who has left. */
+export function PersonName({ id, inText = false }: { id: string; inText?: boolean }) {
   const { user } = useSession()
   const members = useMembers()
-  if (id === user?.id) return <span title={id}>You</span>
+  if (id === user?.id) return <span title={id}>{inText ? 'you' : 'You'}</span>
   const member = members?.find(({ user_id }) => user_id === id)
   return member === undefined ? <IdChip id={id} short /> : <span title={id}>{nameOf(member)}</span>
 }

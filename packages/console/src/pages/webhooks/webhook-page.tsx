@@ -148,7 +148,7 @@ function Facts({ webhook }: { webhook: Webhook }) {
       </dd>
       <dt>Created</dt>
       <dd>
-        <RelativeTime at={webhook.created_at} /> by <PersonName id={webhook.created_by} />
+        <RelativeTime at={webhook.created_at} /> by <PersonName id={webhook.created_by} inText />
       </dd>
     </dl>
   )
