@@ -73,7 +73,7 @@ export function integerBetween(min: number, max: number): (text: string) => numb
 const unitSeconds: Record<string, number> = { s: 1, m: 60, h: 3_600, d: 86_400 }
 
 /** Null if it is not a duration such as 5s, 30m, 2h or 3d. */
-function durationSeconds(text: string): number | null {
+export function durationSeconds(text: string): number | null {
   const match = /^(\d{1,9})([smhd])$/.exec(text)
   return match === null ? null : Number(match[1]) * unitSeconds[match[2]!]!
 }

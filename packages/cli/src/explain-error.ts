@@ -44,6 +44,7 @@ function adviceOf(error: KeyhookError): string | null {
   if (code === 'client.timeout') return 'Try again, or check that the server is healthy: GET /readyz'
   if (code === 'client.unexpected_response')
     return 'Check the address: it is that of Keyhook itself, such as https://keyhook.example.com, without /api/v1.'
+  if (code === 'auth.login_required') return 'Log in yourself: npx keyhook login'
   if (status === 401) return 'Log in with a token that is valid: npx keyhook login'
   if (code === 'auth.key_restricted' || code === 'auth.address_refused')
     return 'Use another API key, or log in: npx keyhook login. "npx keyhook keys show" shows what a key is limited to.'

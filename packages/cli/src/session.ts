@@ -1,4 +1,4 @@
-import { type Client, createClient, type List } from '@keyhook/client'
+import { type Client, createClient, KeyhookError, type List } from '@keyhook/client'
 import type { Command } from 'commander'
 import { checkIds } from './arguments.ts'
 import { createOutput, NotLoggedIn, type Output, UsageError } from './output.ts'
@@ -47,12 +47,14 @@ class CustomerCommand extends KeyhookCommand {
   list<Row extends object, Options extends object, Args extends string[]>(
     records: string,
     columns: readonly Column<Row>[],
-    empty: string,
+    empty: string | ((options: Options) => string),
     read: (client: Client, limit: number, options: Options, ...args: Args) => List<Row> | Promise<List<Row>>,
   ): this {
     return this.option(...limitOption(records)).run<Options & ListOptions, Args>(
-      async ({ client, output }, options, ...args) =>
-        printList(output, options, await read(client, pageSize(options.limit), options, ...args), columns, empty),
+      async ({ client, output }, options, ...args) => {
+        const rows = await read(client, pageSize(options.limit), options, ...args)
+        await printList(output, options, rows, columns, typeof empty === 'string' ? empty : empty(options))
+      },
     )
   }
 }
@@ -114,7 +116,13 @@ const notingWaits =
 
 /** With one organization there is nothing to choose. */
 async function onlyOrganization(client: Client): Promise<string> {
-  const { items, next } = await client.organizations.list({ limit: 20 }).page()
+  const { items, next } = await client.organizations
+    .list({ limit: 20 })
+    .page()
+    .catch((error) => {
+      if (!(error instanceof KeyhookError) || error.code !== 'auth.key_restricted') throw error
+      throw new UsageError(`${error.message}\nName the organization of the key with --org or KEYHOOK_ORG.`)
+    })
   if (items.length === 1) return items[0]!.id
   if (items.length === 0)
     throw new UsageError(

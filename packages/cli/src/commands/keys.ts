@@ -7,7 +7,7 @@ import type {
   NewRestrictedApiKey,
 } from '@keyhook/client'
 import { Option } from 'commander'
-import { databaseIdOf, durationMs, timestampAfter, typesOf } from '../arguments.ts'
+import { databaseIdOf, durationMs, durationSeconds, timestampAfter, typesOf } from '../arguments.ts'
 import { UsageError } from '../output.ts'
 import type { KeyhookCommand } from '../program.ts'
 import { confirm } from '../prompt.ts'
@@ -32,7 +32,7 @@ const columns: Column<ApiKeyDetails>[] = [
   { title: 'LAST USED (UTC)', of: ({ last_used_at }) => shortTime(last_used_at), mayShrink: true },
 ]
 
-type Status = 'active' | 'revoked' | 'all'
+type ListFilter = { status: 'active' | 'revoked' | 'all'; unused?: string }
 
 type LimitOptions = { permissions?: string; databases?: string; networks?: string; expires?: string }
 
@@ -103,8 +103,11 @@ export function addCommands(program: KeyhookCommand): void {
     .list(
       'API keys',
       columns,
-      'The organization has no such API keys. Create a key: npx keyhook keys create --name ci',
-      (client, limit, { status, unused }: { status: Status; unused?: string }) =>
+      ({ status, unused }: ListFilter) =>
+        status === 'active' && unused === undefined
+          ? 'The organization has no active API keys. Create a key: npx keyhook keys create --name ci'
+          : 'The organization has no such API keys.',
+      (client, limit, { status, unused }: ListFilter) =>
         client.keys.details({
           status,
           limit,
@@ -181,7 +184,7 @@ function lifetimeText({ days_max, operator_days_max }: KeyLifetime): string {
 }
 
 function daysOf(option: string, text: string): number {
-  const days = durationMs(option, text) / 86_400_000
+  const days = (durationSeconds(text) ?? 0) / 86_400
   if (Number.isInteger(days) && days > 0) return days
   throw new UsageError(`${option}: ${JSON.stringify(text)} is not a number of whole days such as 90d.`)
 }

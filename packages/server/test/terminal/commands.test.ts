@@ -44,7 +44,9 @@ test('an owner deletes the organization by its name, with a login token only', a
   const { terminal, orgId, owner } = await ownersTerminal()
   const remove = ['organizations', 'delete', '--confirm', 'Acme']
   // The key of this terminal cannot.
-  expect(await terminal.run(...remove)).toMatchObject({ code: 3, stderr: expect.stringContaining('login token') })
+  const refused = await terminal.run(...remove)
+  expect(refused).toMatchObject({ code: 3, stderr: expect.stringContaining('login token') })
+  expect(refused.stderr).toContain('\nLog in yourself: npx keyhook login\n')
   const own = await openTerminal({ ...terminal.env, KEYHOOK_TOKEN: owner.token, KEYHOOK_ORG: orgId })
   expect(await own.text('organizations', 'list')).toMatch(new RegExp(`${orgId} +Acme`))
   expect(await own.run('organizations', 'delete', '--confirm', 'acme')).toMatchObject({ code: 2, stdout: '' })
@@ -99,7 +101,8 @@ test('a restricted key is created, shown, narrowed, rotated, and listed when it 
     permissions: ['keys:read'],
   })
   expect((await own.run('keys', 'list')).code).toBe(3)
-  expect(await terminal.json('keys', 'list', '--unused', '90d')).toEqual([])
+  const unused = await terminal.run('keys', 'list', '--unused', '90d')
+  expect([unused.stdout, unused.stderr]).toEqual(['', 'The organization has no such API keys.\n'])
   await api.db`update keyhook.api_keys set created_at = now() - interval '100 days' where id = ${successor.id}`
   expect(await terminal.json('keys', 'list', '--unused', '90d')).toMatchObject([{ id: successor.id }])
   expect(await terminal.text('keys', 'list')).toMatch(new RegExp(`^${successor.id} .* unused for 100d +-$`, 'm'))
@@ -230,8 +233,23 @@ test('how long new keys last at most is shown, set and given back to the operato
   const { id } = await terminal.json<{ id: string }>('keys', 'create', '--name', 'ci', '--expires', '90d')
   expect(await terminal.text('keys', 'show', id)).not.toMatch(/Expires +never/)
   expect(await terminal.json(...lifetime, '--max', 'none')).toMatchObject({ days_max: null })
-  const wrong = await terminal.run(...lifetime, '--max', '36h')
-  expect([wrong.code, wrong.stderr]).toEqual([2, expect.stringContaining('--max: "36h" is not a number of whole days')])
+  for (const text of ['36h', '5']) {
+    const wrong = await terminal.run(...lifetime, '--max', text)
+    const reason = `--max: "${text}" is not a number of whole days such as 90d.`
+    expect([wrong.code, wrong.stderr]).toEqual([2, expect.stringContaining(reason)])
+  }
+})
+
+test('a key that cannot look up its organization is told to name it', async () => {
+  const { terminal, orgId } = await ownersTerminal()
+  const made = await terminal.json<Key>('keys', 'create', '--name', 'x', '--permissions', 'webhooks:read')
+  const own = await openTerminal({ ...terminal.env, KEYHOOK_TOKEN: made.api_key })
+  const refused = await own.run('webhooks', 'list')
+  expect(refused).toMatchObject({
+    code: 2,
+    stderr: expect.stringMatching(/organizations:read.*\n.*--org or KEYHOOK_ORG/),
+  })
+  expect(await own.json('webhooks', 'list', '--org', orgId)).toEqual([])
 })
 
 test('a wrong value is named with what is expected', async () => {
