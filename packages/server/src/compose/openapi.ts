@@ -62,7 +62,7 @@ const bearer: Choice[] = [
   ),
   choice(
     11,
-    'An API key reaches the organization it was made in, and no other; it expires only if that was chosen for it.',
+    'An API key reaches the organization it was made in, and no other. It does not expire, unless that was chosen for it or the organization or the operator has set how long new keys last at most.',
   ),
   choice(26, 'A login token is a JWT of the operator’s OpenID Connect issuer, or of the local issuer.'),
 ]
