@@ -1,7 +1,8 @@
 import type { KeyPermission } from '@keyhook/client'
 import { expect, test } from 'vitest'
 import { permissionPresets } from '../../server/src/access/restrictions.ts'
-import { keySentence } from '../src/pages/keys/key-sentence.ts'
+import { isAddress, readNetwork } from '../../server/src/lib/network.ts'
+import { isNetwork, keySentence } from '../src/pages/keys/key-sentence.ts'
 import { inOrder, presets } from '../src/pages/keys/permissions.ts'
 
 const free = { permissions: null, databases: null, allowed_networks: null, expires_at: null }
@@ -34,6 +35,35 @@ test('a key for some databases is said to do only what it does there', () => {
   expect(say({ databases: ['db_3'], permissions: ['webhooks:read'] })).toBe(
     'May do nothing, only for the database “db_3”, until it is revoked.',
   )
+})
+
+test('a form that is not complete is not told as a fact', () => {
+  expect(say({ permissions: ['databases:read'], databases: [] })).toBe(
+    'May read databases, for no database yet (choose at least one), until it is revoked.',
+  )
+  expect(say({ permissions: ['webhooks:read'], allowed_networks: ['10.0.0.0/8', '300.0.0.1/8'] })).toBe(
+    'May read webhooks, from 10.0.0.0/8 or “300.0.0.1/8” (no network), until it is revoked.',
+  )
+})
+
+test.each([
+  '203.0.113.7',
+  '0.0.0.0/0',
+  '10.1.2.3/8',
+  '203.0.113.0/24',
+  '::/0',
+  '2001:db8::1/128',
+  '::ffff:10.0.0.1/104',
+  '300.0.0.1/8',
+  '10.0.0.0/33',
+  '10.0.0.0/08',
+  '10/8',
+  '10.0.0.010',
+  '2001:db8::/129',
+  '2001:db8::1::2',
+  'somewhere',
+])('the form and the server agree whether %s is a network', (text) => {
+  expect(isNetwork(text)).toBe(text.includes('/') ? readNetwork(text) !== null : isAddress(text))
 })
 
 test('the presets of the form are those of the server', () => {

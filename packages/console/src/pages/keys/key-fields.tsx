@@ -6,6 +6,7 @@ import { useMember } from '../../api/organization.ts'
 import { Field, FieldError, TextField } from '../../components/field.tsx'
 import { ExpiryField } from './expiry-field.tsx'
 import { type KeyForm, networksOf, offeredPermissions, offeredScopes } from './key-form.ts'
+import { isNetwork } from './key-sentence.ts'
 import { databasePermissions, permissionWords, type Scope } from './permissions.ts'
 
 type Props = {
@@ -56,9 +57,8 @@ export function KeyFields({ form, daysMax, current, isOwn = true }: Props) {
   )
 }
 
-/** The server decides what is a network; this names the entry that is none. */
 function checkNetworks(text: string): true | string {
-  const wrong = networksOf(text).find((one) => !/^[\da-f.:]+(\/\d{1,3})?$/i.test(one))
+  const wrong = networksOf(text).find((one) => !isNetwork(one))
   return wrong === undefined || `“${wrong}” is no address and no network such as 203.0.113.0/24.`
 }
 

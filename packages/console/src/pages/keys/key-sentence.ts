@@ -24,15 +24,30 @@ export function keySentence(
   const names = databases?.map((id) => `“${databaseNames.get(id) ?? id}”`)
   const parts = [
     `${verb} ${deeds(permissions, databases !== null)}`,
-    names && `only for the ${names.length === 1 ? 'database' : 'databases'} ${few(names, and)}`,
+    names && databasesText(names),
     networks && `from ${few(networks.map(networkText), or)}`,
     `until ${expiresAt === null ? 'it is revoked' : endText(expiresAt)}`,
   ]
   return `${parts.filter(Boolean).join(', ')}.`
 }
 
+const databasesText = (names: readonly string[]): string =>
+  names.length === 0
+    ? 'for no database yet (choose at least one)'
+    : `only for the ${names.length === 1 ? 'database' : 'databases'} ${few(names, and)}`
+
+/** Whether the server would take it. In URLs too, an IPv6 address is in brackets, and parsing checks it. */
+export function isNetwork(text: string): boolean {
+  const [, address = '', bits] = /^([\da-f.:]+)(?:\/(0|[1-9]\d{0,2}))?$/i.exec(text) ?? []
+  if (address.includes(':')) return URL.canParse(`http://[${address}]`) && Number(bits ?? 0) <= 128
+  const isByte = (part: string) => /^(0|[1-9]\d{0,2})$/.test(part) && Number(part) <= 255
+  const parts = address.split('.')
+  return parts.length === 4 && parts.every(isByte) && Number(bits ?? 0) <= 32
+}
+
 /** The server stores an address as a network of one. */
-const networkText = (network: string): string => network.replace(network.includes(':') ? /\/128$/ : /\/32$/, '')
+const networkText = (network: string): string =>
+  isNetwork(network) ? network.replace(network.includes(':') ? /\/128$/ : /\/32$/, '') : `“${network}” (no network)`
 
 /** The hour matters only when the end is near. */
 const endText = (time: string): string =>
