@@ -121,12 +121,13 @@ const isConfirmationOpen = (db: Executor, hash: Buffer) =>
 
 /** Nothing for an address that no confirmed user has, and no second mail after the link was used. */
 export const composeSignIn: Compose = async (tx, { address }, { isFirst, secret, hash, server, url }) => {
-  if (isFirst) {
-    const userId = await findUserByEmail(tx, address)
-    if (userId === null) return null
-    await insertLink(tx, hash, { userId, minutes: signInMinutes, mailed: true })
-  } else if (!(await isLinkOpen(tx, hash))) return null
-  return signInMail(server, url(`/mailed-sign-in#${secret}`))
+  const userId = await findUserByEmail(tx, address)
+  const user = userId && (await findUser(tx, userId))
+  if (!user) return null
+  if (isFirst) await insertLink(tx, hash, { userId: user.id, minutes: signInMinutes, mailed: true })
+  else if (!(await isLinkOpen(tx, hash))) return null
+  // For a mail server, addresses that differ in upper and lower case may be those of two people.
+  return { ...signInMail(server, url(`/mailed-sign-in#${secret}`)), to: user.email! }
 }
 
 /** Nothing for a user who was confirmed or removed in the meantime. */

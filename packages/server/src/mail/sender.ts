@@ -28,8 +28,11 @@ type MailContext = {
   url(path: string): string
 }
 
+/** `to`: the address, where it is not that of the queue. */
+type Composed = Content & { to?: string }
+
 /** What the mail says now, in the transaction that takes it for an attempt; null: there is nothing to send any more. */
-export type Compose = (tx: Transaction, mail: QueuedMail, context: MailContext) => Promise<Content | null>
+export type Compose = (tx: Transaction, mail: QueuedMail, context: MailContext) => Promise<Composed | null>
 
 export type MailOutcome = 'sent' | 'failed' | 'given_up' | 'left_out'
 
@@ -72,7 +75,7 @@ export function createMailSender(deps: {
   }
 
   const take = () =>
-    db.begin(async (tx): Promise<{ mail: QueuedMail; content: Content | null } | null> => {
+    db.begin(async (tx): Promise<{ mail: QueuedMail; content: Composed | null } | null> => {
       const mail = await claimMail(tx, masterKeys.currentKeyId)
       if (mail === null) return null
       const secret = linkSecret(masterKeys, mail)
@@ -98,7 +101,7 @@ export function createMailSender(deps: {
       return true
     }
     try {
-      await smtp.send({ id: mail.id, to: mail.address, content })
+      await smtp.send({ id: mail.id, to: content.to ?? mail.address, content })
     } catch (error) {
       const problem = smtpProblem(error)
       if (isRefusedForGood(error)) {

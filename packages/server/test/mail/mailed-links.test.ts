@@ -44,6 +44,15 @@ describe('a sign-in link by mail', () => {
     expect((await use(api, link)).status).toBe(410)
   })
 
+  test('goes to the address that the user has, however it was typed', async () => {
+    const { api, server, sent } = await mailingApi()
+    const { userId } = await api.person()
+    const email = await emailOf(api, userId)
+    await askFor(api, email.toUpperCase())
+    await sent()
+    expect(server.mails.map(({ to }) => to)).toEqual([[email]])
+  })
+
   test('works only where the page asks first, so that nobody is sent into the session of somebody else', async () => {
     const { api, server } = await mailingApi()
     const { userId } = await api.person()
