@@ -1,7 +1,7 @@
 import { type KeyhookCommand, UsageError } from '@keyhook/cli'
 import { operator } from '../access/audit.ts'
 import { type QuotaName, type Quotas, quotaNames } from '../access/quotas.ts'
-import { inMegabytes } from '../lib/units.ts'
+import { sizeText } from '../lib/units.ts'
 import { changeQuotas, type QuotaUse, readQuotas } from '../operator/quotas.ts'
 import { bytes, count, InvalidValue } from '../settings/setting.ts'
 import { idOption } from './directory-commands.ts'
@@ -83,7 +83,7 @@ function limitIn(name: QuotaName, option: string, text: string): number {
 
 function table(quotas: QuotaUse): string {
   const shown = (name: QuotaName, value: number | null, absent: string): string =>
-    value === null ? absent : isSize(name) ? inMegabytes(value) : value.toLocaleString('en')
+    value === null ? absent : isSize(name) ? sizeText(value) : value.toLocaleString('en')
   const line = (cells: readonly string[]) =>
     `${cells[0]!.padEnd(27)}  ${cells[1]!.padStart(13)}  ${cells[2]!.padStart(13)}  ${cells[3]}`.trimEnd()
   return [

@@ -27,7 +27,7 @@ test('the operator sets quotas of an organization, sees its use beside them, and
   })
   const { stdout } = await run('quota', 'show', '--org', orgId)
   expect(stdout).toMatch(/^ +USED +LIMIT\nActive API keys +0 +5 {2}of this organization\nWebhooks +0 +10,000\n/)
-  expect(stdout).toMatch(/^Storage of databases +0 MiB +204,800 MiB {2}of this organization$/m)
+  expect(stdout).toMatch(/^Storage of databases +0 MiB +200 GiB {2}of this organization$/m)
   expect(stdout).toMatch(/^Requests per minute +no limit$/m)
   expect(await set('--keys', 'default')).toMatchObject({ keys: { limit: 10_000, is_own: false } })
 })
