@@ -125,7 +125,10 @@ export function fieldErrors(errors: readonly ErrorObject[], part: string): Field
     if (found.size === errorsShownMax) break
     // Only says that a branch failed; the other errors say why.
     if (error.keyword === 'if') continue
+    // The error in the other form of a nullable field says more.
+    if (error.params.type === 'null' && error.schemaPath.includes('/anyOf/')) continue
     const pointer = pointerOf(error)
+    if (error.keyword === 'anyOf' && [...found.keys()].some((one) => one.startsWith(`${pointer}/`))) continue
     // One error per field is enough: an empty name is blank, too short and of the wrong format.
     if (found.has(pointer)) continue
     const isQuery = part === 'querystring'

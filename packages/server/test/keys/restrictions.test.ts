@@ -113,6 +113,10 @@ describe('permissions', () => {
       expect((await show(id)).permissions).toEqual(permissions)
     }
     expect((await send(owner.token, { name: 'x', preset: 'webhooks', permissions: ['keys:read'] })).status).toBe(422)
+    // Nothing about null, which is the other form of the field.
+    const misspelled = await send(owner.token, { name: 'x', permissions: ['keys:read', 'foo:bar'] })
+    const errors = [{ pointer: '/permissions/1', detail: expect.stringMatching(/^must be one of /) }]
+    expect(misspelled).toMatchObject({ status: 422, body: { errors } })
   })
 
   test('keys of /api/v1 and their list stay as published', async () => {
