@@ -53,6 +53,9 @@ inBrowser('webhooks', () => {
     // The page before has a button of this name, too.
     await page.getByRole('button', { name: 'Rotate secret' }).waitFor()
     await page.getByRole('button', { name: 'Send test event' }).click()
+    const types = await dialog.getByLabel('Event type').getByRole('option').allTextContents()
+    expect(types.slice(0, 2)).toEqual(['invoice.paid (subscribed)', 'database.created'])
+    await dialog.getByText('"test": true').waitFor()
     await dialog.getByRole('button', { name: 'Send', exact: true }).click()
     await page.waitForURL(/events\/evt_/)
     await page.getByText('Delivered').waitFor()

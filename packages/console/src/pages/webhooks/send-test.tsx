@@ -14,7 +14,10 @@ export function SendTest({ organization, webhook, onClose }: Props) {
   const [type, setType] = useState<string>(webhook.event_types[0] ?? 'database.created')
   const navigate = useNavigate()
   const example = types.find(({ name }) => name === type)?.example
-  const names: string[] = types.length === 0 ? webhook.event_types : types.map(({ name }) => name)
+  const sample = example && { ...example, data: { ...(example.data as object), test: true } }
+  // Those that the webhook gets first.
+  const names = new Set<string>([...webhook.event_types, ...types.map(({ name }) => name)])
+  const labelOf = (name: string) => (webhook.event_types.includes(name) ? `${name} (subscribed)` : name)
   const send = async () => {
     const { event_id } = await client.webhooks.test(webhook.id, { event_type: type }, { organization })
     await navigate({ to: '/$orgId/events/$eventId', params: { orgId: organization, eventId: event_id } })
@@ -30,11 +33,11 @@ export function SendTest({ organization, webhook, onClose }: Props) {
     >
       <Select
         label="Event type"
-        options={Object.fromEntries(names.map((name) => [name, name]))}
+        options={Object.fromEntries([...names].map((name) => [name, labelOf(name)]))}
         value={type}
         onChange={setType}
       />
-      {example && <Json text={JSON.stringify(example)} label="Copy the example" />}
+      {sample && <Json text={JSON.stringify(sample)} label="Copy the example" />}
     </Confirm>
   )
 }
