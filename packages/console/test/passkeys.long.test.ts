@@ -71,7 +71,10 @@ inBrowser('a passkey', () => {
     await passkeys(page).getByText('Laptop').waitFor()
     expect((await key.credentials()).map(({ rpId }) => rpId)).toEqual(['localhost'])
 
+    const toast = page.getByText('You can sign in with this passkey now')
+    await toast.waitFor()
     await signOut(page)
+    await toast.waitFor({ state: 'detached', timeout: 1_000 })
     await page.goto(consoleAt('/webhooks'))
     await signIn(page)
     await page.getByRole('heading', { name: 'Webhooks', level: 1 }).waitFor()

@@ -20,7 +20,7 @@ inBrowser('a session', () => {
     const other = await newPage()
     await other.goto(link)
     await other.getByRole('alert').waitFor()
-    expect(await other.getByRole('alert').textContent()).toContain('works once')
+    expect(await other.getByRole('alert').textContent()).toContain('older than 10 minutes. It works once')
   })
 
   test('ends with sign-out: the page asks to sign in, and the token is refused', async () => {

@@ -24,6 +24,9 @@ export function showToast(toast: Toast): void {
   change([...toasts, { ...toast, id: lastId }].slice(-toastsMax))
 }
 
+/** What was said to one user is not for whoever is at the browser next. */
+export const clearToasts = (): void => change([])
+
 /** For actions without a form that could show the error. */
 export const toastError = (title: string) => (error: unknown) =>
   showToast({ title, description: explain(error), type: 'error' })

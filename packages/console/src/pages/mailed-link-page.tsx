@@ -1,13 +1,13 @@
 import { useMutation } from '@tanstack/react-query'
 import { useNavigate } from '@tanstack/react-router'
 import { useEffect } from 'react'
-import { basePath } from '../address.ts'
+import { basePath, consolePath } from '../address.ts'
 import { queryClient, sessionQuery } from '../api/client.ts'
 import { confirmAddress, signIn } from '../api/session.ts'
 import { Button } from '../components/button.tsx'
 import { Notice } from '../components/notice.tsx'
 import { showToast } from '../components/toasts.tsx'
-import { explain } from '../words/errors.ts'
+import { explain, explainLink } from '../words/errors.ts'
 
 const kinds = {
   '/mailed-sign-in': {
@@ -34,6 +34,7 @@ if (secret !== '') history.replaceState(null, '', location.pathname)
 /** A button, because programs that look for viruses open every link of a mail, and this one works once. */
 export default function MailedLinkPage({ path }: { path: Path }) {
   const { title, text, action, use } = kinds[path]
+  const isSignIn = path === '/mailed-sign-in'
   const navigate = useNavigate()
   const using = useMutation({
     mutationFn: () => use(secret),
@@ -51,10 +52,17 @@ export default function MailedLinkPage({ path }: { path: Path }) {
       <div className="center-card">
         <h1>{title}</h1>
         <p className="muted">{text}</p>
-        {using.error !== null && <Notice kind="danger">{explain(using.error)}</Notice>}
+        {using.error !== null && (
+          <Notice kind="danger">{isSignIn ? explainLink(using.error, 15) : explain(using.error)}</Notice>
+        )}
         <Button look="primary" busy={using.isPending} onClick={() => using.mutate()}>
           {action}
         </Button>
+        {using.error !== null && isSignIn && (
+          <a className="button" href={consolePath('/sign-in')}>
+            Ask for another link
+          </a>
+        )}
       </div>
     </main>
   )

@@ -9,7 +9,8 @@ import { MailSignIn } from '../components/mail-sign-in.tsx'
 import { Notice } from '../components/notice.tsx'
 import { PasskeySignIn } from '../components/passkey-sign-in.tsx'
 import { SingleSignOn } from '../components/single-sign-on.tsx'
-import { explain } from '../words/errors.ts'
+import { clearToasts } from '../components/toasts.tsx'
+import { explainLink } from '../words/errors.ts'
 
 /** The secret of a one-time link is in the fragment, which browsers send to nobody. */
 let secret = location.pathname === `${basePath}/sign-in` ? location.hash.slice(1) : ''
@@ -28,6 +29,7 @@ export default function SignInPage() {
   const navigate = useNavigate()
   useEffect(() => {
     document.title = 'Sign in · Keyhook'
+    clearToasts()
     if (secret === '') return
     exchange(secret)
       .then(async () => {
@@ -43,7 +45,7 @@ export default function SignInPage() {
     <main className="center-page">
       <div className="center-card">
         <h1>{secret !== '' && error === null ? 'Signing you in…' : 'Sign in to Keyhook'}</h1>
-        {error !== null && <Notice kind="danger">{explain(error)}</Notice>}
+        {error !== null && <Notice kind="danger">{explainLink(error, 10)}</Notice>}
         {refusal !== undefined && <Notice kind="danger">{refusal}</Notice>}
         {(secret === '' || error !== null) && <Ways />}
       </div>

@@ -13,6 +13,12 @@ export function explain(error: unknown): string {
   return error.message
 }
 
+/** The server's text about a link that signs nobody in any more is for both kinds, which last differently. */
+export const explainLink = (error: unknown, minutes: number): string =>
+  error instanceof KeyhookError && error.code === 'console.link_invalid'
+    ? `The link was used already, or is older than ${minutes} minutes. It works once: you need another one.`
+    : explain(error)
+
 /** The server's texts continue the name of the field: "must be from 0.1 to 1,000". */
 const sentence = (detail: string): string => (/^[a-z]/.test(detail) ? `This ${detail.replace(/\.?$/, '.')}` : detail)
 
