@@ -8,6 +8,8 @@ export type Column<Row> = {
   /** May be cut where the terminal is too narrow. Ids are not: people copy them. */
   mayShrink?: boolean
   style?(text: string): string
+  /** Left out where the terminal is too narrow. */
+  isExtra?: true
 }
 
 const gap = '  '
@@ -22,7 +24,10 @@ export function tableLines<Row>(
   if (rows.length === 0) return []
   const cells = rows.map((row) => columns.map((column) => cell(column.of(row))))
   const widths = columns.map(({ title }, i) => Math.max(title.length, ...cells.map((row) => widthOf(row[i]!))))
-  if (columnsMax !== null) shrink(columns, widths, columnsMax)
+  if (columnsMax !== null && !shrink(columns, widths, columnsMax)) {
+    const needed = columns.filter(({ isExtra }) => !isExtra)
+    if (needed.length < columns.length) return tableLines(needed, rows, columnsMax)
+  }
   const line = (texts: readonly string[], style: (text: string, i: number) => string): string =>
     texts
       .map((text, i) => {
@@ -44,17 +49,18 @@ export function tableLines<Row>(
 const cell = (value: string | number | null): string =>
   value === null || value === '' ? '-' : printable(String(value))
 
-/** Takes what is too much from the widest columns that may shrink. */
-function shrink<Row>(columns: readonly Column<Row>[], widths: number[], columnsMax: number): void {
+/** Takes what is too much from the widest columns that may shrink. False if that is not enough. */
+function shrink<Row>(columns: readonly Column<Row>[], widths: number[], columnsMax: number): boolean {
   const total = () => widths.reduce((sum, width) => sum + width, gap.length * (widths.length - 1))
   while (total() > columnsMax) {
     let widest = -1
     for (const [i, { mayShrink }] of columns.entries()) {
       if (mayShrink && widths[i]! > shortest && (widest < 0 || widths[i]! > widths[widest]!)) widest = i
     }
-    if (widest < 0) return
+    if (widest < 0) return false
     widths[widest]! -= 1
   }
+  return true
 }
 
 /** One record, a field a line. */

@@ -30,7 +30,12 @@ const columns: Column<ApiKeyDetails>[] = [
   { title: 'PREFIX', of: ({ key_prefix }) => key_prefix },
   { title: 'STATUS', of: statusOf, style: statusText },
   { title: 'LAST USED (UTC)', of: ({ last_used_at }) => shortTime(last_used_at), mayShrink: true },
+  { title: 'EXPIRES', of: ({ expires_at }) => expires_at?.slice(0, 10) ?? 'never', isExtra: true },
+  { title: 'LIMITED', of: (key) => (isLimited(key) ? 'yes' : 'no'), isExtra: true },
 ]
+
+const isLimited = ({ permissions, databases, allowed_networks }: ApiKeyDetails): boolean =>
+  [permissions, databases, allowed_networks].some((limit) => limit !== null)
 
 type ListFilter = { status: 'active' | 'revoked' | 'all'; unused?: string }
 

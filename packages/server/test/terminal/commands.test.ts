@@ -31,7 +31,9 @@ test('keys are created, listed and revoked; a key with its descendants in one ca
   expect(await terminal.json('keys', 'list', '--status', 'all')).toHaveLength(4)
   expect(await terminal.json('keys', 'list', '--limit', '1')).toHaveLength(1)
   const table = await terminal.run('keys', 'list', '--limit', '1')
-  expect(table.stdout).toMatch(/^ID +NAME +PREFIX +STATUS +LAST USED \(UTC\)\nkey_\w+ +shown +kh_\w{8} +active +-\n$/)
+  expect(table.stdout).toMatch(
+    /^ID +NAME +PREFIX +STATUS +LAST USED \(UTC\) +EXPIRES +LIMITED\nkey_\w+ +shown +kh_\w{8} +active +- +never +no\n$/,
+  )
   expect(table.stderr).toContain('There are more than 1')
   expect(await terminal.json('keys', 'revoke', key.id, '--yes')).toEqual({ revoked: [key.id] })
   expect(await terminal.run('keys', 'list')).toMatchObject({
@@ -105,7 +107,9 @@ test('a restricted key is created, shown, narrowed, rotated, and listed when it 
   expect([unused.stdout, unused.stderr]).toEqual(['', 'The organization has no such API keys.\n'])
   await api.db`update keyhook.api_keys set created_at = now() - interval '100 days' where id = ${successor.id}`
   expect(await terminal.json('keys', 'list', '--unused', '90d')).toMatchObject([{ id: successor.id }])
-  expect(await terminal.text('keys', 'list')).toMatch(new RegExp(`^${successor.id} .* unused for 100d +-$`, 'm'))
+  expect(await terminal.text('keys', 'list')).toMatch(
+    new RegExp(`^${successor.id} .* unused for 100d +- +\\d{4}-\\d\\d-\\d\\d +yes$`, 'm'),
+  )
   const widen = ['keys', 'update', successor.id, '--permissions', 'none', '--expires', 'none', '--org', orgId]
   expect(await terminal.run(...widen)).toMatchObject({ code: 3, stderr: expect.stringContaining('login token') })
   const person = await openTerminal({ ...terminal.env, KEYHOOK_TOKEN: owner.token })
@@ -313,6 +317,7 @@ test('tables fit a terminal of 80 columns; colour comes only on a terminal, and 
     expect(lines).toHaveLength(4)
     for (const line of lines) expect(line.length, line).toBeLessThanOrEqual(80)
     expect(output).toContain('a long n')
+    expect(output).not.toContain('LIMITED')
     expect(output).toContain('…')
   }
 })
