@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { isPostgresOn, isPrivateSocketDirectory, lockFilePath, readLockFile, socketName } from './lock-file.ts'
 import { runTool } from './start-program.ts'
-import { processesOf } from './uids.ts'
+import { isGone, processesOf } from './uids.ts'
 import { NotAClusterFile } from './untrusted-files.ts'
 
 const stopMsMax = 60_000
@@ -113,7 +113,9 @@ const hostProcesses = 'pid:[4026531836]'
 
 /**
  * Removes shared memory that servers and interrupted initdbs of an account left: PostgreSQL does so itself only if a server starts on the
- * same cluster again. Memory that is younger than `ageMsMin` may belong to a server that is just starting.
+ * same cluster again. Memory that is younger than `ageMsMin` may belong to a server that is just starting. Memory with statistics may be
+ * mapped by no process of a server for a while: then its number is in a list, in memory that they all map. Where it cannot be found out
+ * which is used, as with too many open files, all stays.
  */
 export async function removeDeadSegments(uid: number, ageMsMin = 10_000): Promise<void> {
   const isOld = (atMs: number) => Date.now() - atMs >= ageMsMin
@@ -126,15 +128,47 @@ export async function removeDeadSegments(uid: number, ageMsMin = 10_000): Promis
   }
   // In a container the processes of others are hidden, and its memory usually ends with it.
   if ((await readlink('/proc/self/ns/pid').catch(() => '')) !== hostProcesses) return
-  const left: string[] = []
+  const left: { path: string; handle: number; bytes: number; mtimeMs: number }[] = []
   for (const name of await readdir(sharedMemory).catch(() => [])) {
-    const found = name.startsWith('PostgreSQL.') && (await stat(join(sharedMemory, name)).catch(() => undefined))
-    if (found && found.uid === uid && isOld(found.mtimeMs)) left.push(join(sharedMemory, name))
+    const [, handle] = /^PostgreSQL\.(\d+)$/.exec(name) ?? []
+    const path = join(sharedMemory, name)
+    const found = handle && (await stat(path).catch(() => undefined))
+    if (found && found.uid === uid)
+      left.push({ path, handle: Number(handle), bytes: found.size, mtimeMs: found.mtimeMs })
   }
-  if (left.length === 0) return
-  const maps = await Promise.all(
-    (await processesOf(uid)).map((pid) => readFile(`/proc/${pid}/maps`, 'utf8').catch(() => '')),
+  if (!left.some(({ mtimeMs }) => isOld(mtimeMs))) return
+  const maps = await mapsOf(uid).catch(() => null)
+  if (maps === null) return
+  const isMapped = (path: string) => maps.some((text) => text.includes(`${path}\n`))
+  const mapped = left.filter(({ path }) => isMapped(path))
+  const listings = await Promise.all(
+    mapped.filter(({ bytes }) => bytes <= listingBytesMax).map(({ path }) => readFile(path).catch(() => null)),
   )
-  const isUsed = (path: string) => maps.some((text) => text.includes(`${path}\n`))
-  for (const path of left) if (!isUsed(path)) await unlink(path).catch(() => {})
+  if (listings.includes(null)) return
+  const isListed = (handle: number) => listings.some((listing) => listing!.includes(littleEndian(handle)))
+  for (const one of left) {
+    if (isOld(one.mtimeMs) && !mapped.includes(one) && !isListed(one.handle)) await unlink(one.path).catch(() => {})
+  }
+}
+
+/** Of the list of a server's memory, whatever its limit of connections. */
+const listingBytesMax = 4_194_304
+
+function littleEndian(handle: number): Buffer {
+  const bytes = Buffer.alloc(4)
+  bytes.writeUInt32LE(handle)
+  return bytes
+}
+
+async function mapsOf(uid: number): Promise<string[]> {
+  const maps: string[] = []
+  // One after the other: a machine with a hundred databases has a thousand processes.
+  for (const pid of await processesOf(uid)) {
+    const text = await readFile(`/proc/${pid}/maps`, 'utf8').catch((error: unknown) => {
+      if (isGone(error)) return ''
+      throw error
+    })
+    maps.push(text)
+  }
+  return maps
 }

@@ -1,5 +1,5 @@
 import { type ChildProcess, spawn } from 'node:child_process'
-import { access, chown, readdir, readFile, stat, writeFile } from 'node:fs/promises'
+import { access, chown, open as openFile, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
 import { createServer } from 'node:net'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -80,6 +80,34 @@ test.skipIf(process.platform !== 'linux')(
       })
       .not.toContain(true)
     expect(await areThere(alive)).not.toContain(false)
+  },
+)
+
+test.skipIf(process.platform !== 'linux')(
+  'shared memory that a running server lists, and none of its processes has mapped, stays',
+  async () => {
+    const dataDir = await dataDirectory()
+    await open(dataDir)
+    const { pid } = (await readLockFile(join(dataDir, 'postgres')))!
+    const { uid, gid } = await stat(join(dataDir, 'postgres'))
+    const [list] = (await readFile(`/proc/${pid}/maps`, 'utf8')).match(/\/dev\/shm\/PostgreSQL\.\d+/)!
+    // The end of the list is empty in a server with few connections.
+    const [listed, unknown] = [3_999_999_901, 3_999_999_902]
+    const handle = Buffer.alloc(4)
+    handle.writeUInt32LE(listed)
+    const file = await openFile(list, 'r+')
+    await file.write(handle, 0, 4, (await file.stat()).size - 4)
+    await file.close()
+    const paths = [listed, unknown].map((one) => `/dev/shm/PostgreSQL.${one}`)
+    for (const path of paths) {
+      await writeFile(path, '')
+      await chown(path, uid, gid)
+      onTestFinished(() => rm(path, { force: true }))
+    }
+    await sleep(600)
+    await removeDeadSegments(uid, 500)
+    await access(paths[0]!)
+    await expect(access(paths[1]!)).rejects.toThrow()
   },
 )
 
