@@ -22,7 +22,7 @@ inBrowser('the operator', () => {
     await row.waitFor()
     await row.getByText('Waiting', { exact: true }).waitFor()
     await api.db`
-      update keyhook.lanes set failures = 3, failing_since = now() - interval '30 hours' where webhook_id = ${webhook.id}`
+      update keyhook.lanes set failures = 3, failing_since = now() - interval '3 hours' where webhook_id = ${webhook.id}`
     await row.getByText('Failing', { exact: true }).waitFor()
     await api.db`
       update keyhook.lanes set suspended_until = now() + interval '29 days', probe_at = due_at where webhook_id = ${webhook.id}`
