@@ -89,7 +89,7 @@ inBrowser('home', () => {
     const quiet = (await clientOf().webhooks.list().toArray()).find(({ url }) => url === 'https://quiet.example/')
     await clientOf().webhooks.pause(quiet!.id)
     await api.db`
-      update keyhook.lanes l set failures = 3, failing_since = now() - interval '30 hours'
+      update keyhook.lanes l set failures = 3, failing_since = now() - interval '3 hours'
       from keyhook.webhooks w where w.lane_id = l.id and w.url like '%/good'`
     for (const status of ['Failing', 'Suspended']) {
       if (status === 'Suspended') {
