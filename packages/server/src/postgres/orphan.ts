@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { isPostgresOn, isPrivateSocketDirectory, lockFilePath, readLockFile, socketName } from './lock-file.ts'
 import { runTool } from './start-program.ts'
-import { isGone, processesOf } from './uids.ts'
+import { processesOf } from './uids.ts'
 import { NotAClusterFile } from './untrusted-files.ts'
 
 const stopMsMax = 60_000
@@ -114,8 +114,7 @@ const hostProcesses = 'pid:[4026531836]'
 /**
  * Removes shared memory that servers and interrupted initdbs of an account left: PostgreSQL does so itself only if a server starts on the
  * same cluster again. Memory that is younger than `ageMsMin` may belong to a server that is just starting. Memory with statistics may be
- * mapped by no process of a server for a while: then its number is in a list, in memory that they all map. Where it cannot be found out
- * which is used, as with too many open files, all stays.
+ * mapped by no process of a server for a while: then its number is in a list, in memory that they all map.
  */
 export async function removeDeadSegments(uid: number, ageMsMin = 10_000): Promise<void> {
   const isOld = (atMs: number) => Date.now() - atMs >= ageMsMin
@@ -137,8 +136,9 @@ export async function removeDeadSegments(uid: number, ageMsMin = 10_000): Promis
       left.push({ path, handle: Number(handle), bytes: found.size, mtimeMs: found.mtimeMs })
   }
   if (!left.some(({ mtimeMs }) => isOld(mtimeMs))) return
-  const maps = await mapsOf(uid).catch(() => null)
-  if (maps === null) return
+  const maps = await Promise.all(
+    (await processesOf(uid)).map((pid) => readFile(`/proc/${pid}/maps`, 'utf8').catch(() => '')),
+  )
   const isMapped = (path: string) => maps.some((text) => text.includes(`${path}\n`))
   const mapped = left.filter(({ path }) => isMapped(path))
   const listings = await Promise.all(
@@ -156,19 +156,7 @@ const listingBytesMax = 4_194_304
 
 function littleEndian(handle: number): Buffer {
   const bytes = Buffer.alloc(4)
-  bytes.writeUInt32LE(handle)
+  // Anything may have a name like PostgreSQL's: a larger number must not end the start.
+  bytes.writeUInt32LE(handle >>> 0)
   return bytes
-}
-
-async function mapsOf(uid: number): Promise<string[]> {
-  const maps: string[] = []
-  // One after the other: a machine with a hundred databases has a thousand processes.
-  for (const pid of await processesOf(uid)) {
-    const text = await readFile(`/proc/${pid}/maps`, 'utf8').catch((error: unknown) => {
-      if (isGone(error)) return ''
-      throw error
-    })
-    maps.push(text)
-  }
-  return maps
 }

@@ -60,7 +60,7 @@ export async function isUnused(uid: number): Promise<boolean> {
 /** Processes with this real, effective, saved or file-system uid. */
 export async function processesOf(uid: number): Promise<number[]> {
   const found: number[] = []
-  for (const name of await readdir('/proc').catch(emptyIfGone)) {
+  for (const name of await readdir('/proc').catch(() => [])) {
     if (!/^\d+$/.test(name)) continue
     const status = statusOf(name)
     const [, uids = ''] = /^Uid:\t(.*)$/m.exec(status) ?? []
@@ -74,19 +74,9 @@ export async function processesOf(uid: number): Promise<number[]> {
 function statusOf(pid: string): string {
   try {
     return readFileSync(`/proc/${pid}/status`, 'utf8')
-  } catch (error) {
-    if (isGone(error)) return ''
-    throw error
+  } catch {
+    return ''
   }
-}
-
-/** Of a process that has ended, or that this one may not look at. Where too many files are open, nothing is known. */
-export const isGone = (error: unknown): boolean =>
-  ['ENOENT', 'ESRCH', 'EACCES', 'EPERM'].includes((error as NodeJS.ErrnoException).code!)
-
-function emptyIfGone(error: unknown): [] {
-  if (isGone(error)) return []
-  throw error
 }
 
 const endMsMax = 10_000

@@ -92,13 +92,13 @@ test.skipIf(process.platform !== 'linux')(
     const { uid, gid } = await stat(join(dataDir, 'postgres'))
     const [list] = (await readFile(`/proc/${pid}/maps`, 'utf8')).match(/\/dev\/shm\/PostgreSQL\.\d+/)!
     // The end of the list is empty in a server with few connections.
-    const [listed, unknown] = [3_999_999_901, 3_999_999_902]
+    const [listed, unknown, tooLarge] = [3_999_999_901, 3_999_999_902, 99_999_999_999]
     const handle = Buffer.alloc(4)
     handle.writeUInt32LE(listed)
     const file = await openFile(list, 'r+')
     await file.write(handle, 0, 4, (await file.stat()).size - 4)
     await file.close()
-    const paths = [listed, unknown].map((one) => `/dev/shm/PostgreSQL.${one}`)
+    const paths = [listed, unknown, tooLarge].map((one) => `/dev/shm/PostgreSQL.${one}`)
     for (const path of paths) {
       await writeFile(path, '')
       await chown(path, uid, gid)
