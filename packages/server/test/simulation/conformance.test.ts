@@ -70,6 +70,9 @@ test.each([1, 2, 3, 4, 5, 6])('the model behaves like the real statements (seed 
     ...rest,
     token: tokens[side],
   })
+  /** Statements do not order what they return, and the next draws depend on it. */
+  const inOrder = <T extends { laneId: number; eventSeq?: number }>(answer: readonly T[]) =>
+    answer.toSorted((a, b) => a.laneId - b.laneId || (a.eventSeq ?? 0) - (b.eventSeq ?? 0))
   const pickSome = <T>(draw: Random, from: readonly T[]) => from.filter(() => draw.chance(0.5))
   /** The newest lease of a lane, or now and then an old one. */
   const tokensOf = (draw: Random, laneId: number) => {
@@ -111,7 +114,7 @@ test.each([1, 2, 3, 4, 5, 6])('the model behaves like the real statements (seed 
         () => [request],
         (lanes) => lanes.map(({ token, webhookId, webhook, ...lane }) => ({ ...lane, limit: webhook?.rateLimit })),
       )
-      for (const { laneId, token, redeliveryRequests, version } of fromReal) {
+      for (const { laneId, token, redeliveryRequests, version } of inOrder(fromReal)) {
         const tokens = { real: token, model: modelled.find((lane) => lane.laneId === laneId)!.token }
         held.push({ laneId, redeliveryRequests, version, tokens })
       }
@@ -143,7 +146,7 @@ test.each([1, 2, 3, 4, 5, 6])('the model behaves like the real statements (seed 
             early,
           })),
       )
-      due.push(...fromReal)
+      due.push(...inOrder(fromReal))
     },
     async (draw) => {
       const retries = due.filter((one) => one.attempts > 0).slice(-2)
