@@ -283,6 +283,8 @@ async function* chunksOf(
   yield `retry: ${retryMs}\nid: ${position}\n\n`
   while (reader.isOpen) {
     const { events, expired, isEnd } = await reader.read(position)
+    // After the read: what was published once the loss of access had been answered is never sent.
+    await recheckAccess()
     // The client learns the reason from the answer to its next request.
     if (position < expired) return
     const wanted = events.filter(
@@ -299,7 +301,6 @@ async function* chunksOf(
       spokenMs = performance.now()
     }
     if (isEnd) await reader.wait(position, accessMs)
-    if (reader.isOpen) await recheckAccess()
   }
 }
 

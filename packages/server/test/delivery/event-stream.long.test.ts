@@ -175,6 +175,28 @@ test('the stream of a key that is narrowed or expires ends, without what is publ
   }
 })
 
+test('a read that has begun when access is lost sends nothing of what is published after that', async () => {
+  const { orgId, token } = await organization()
+  const keys = `${api.url}/platform/v1/organizations/${orgId}/api-keys`
+  const key = await call<{ id: string; api_key: string }>(keys, { token, body: { name: 'reader' } })
+  const stream = await openStream(streamUrl(orgId), key.body.api_key)
+  await until(() => stream.blocks.length === 1)
+  await api.db.begin(async (tx) => {
+    await tx`lock table keyhook.events in access exclusive mode`
+    await until(async () => {
+      const reads = await api.db`
+        select from pg_stat_activity
+        where datname = current_database() and wait_event_type = 'Lock' and query like '%octet_length(e.body)%'`
+      return reads.length > 0
+    })
+    const body = { permissions: ['webhooks:read'] }
+    expect((await call(`${keys}/${key.body.id}`, { token, method: 'PATCH', body })).status).toBe(200)
+    await publishEvents(tx, orgId, [{ id: newId('evt'), type: 'invoice.paid', body: '{}' }])
+  })
+  expect(await stream.ended).toBe('ended')
+  expect(stream.numbers()).toEqual([])
+})
+
 test('the number of streams is limited, for the process and for one organization', async () => {
   const limited = await startApi({ KEYHOOK_STREAMS_MAX: '3', KEYHOOK_STREAMS_PER_ORG_MAX: '2' })
   onTestFinished(() => limited.close())
