@@ -1,5 +1,6 @@
 import type { Database, Transact } from '../../../src/db/database.ts'
 import { createWebhookHealth } from '../../../src/webhooks/health.ts'
+import { until } from '../../kit/until.ts'
 
 /** The same as if so many hours had passed for the webhooks and what waits for them. */
 export const passHours = (db: Database, hours: number) =>
@@ -20,4 +21,17 @@ export async function runHealthWorkers(transact: Transact, { nodes = 2, suspendA
   await Promise.all(workers.map((worker) => worker.run()))
   await Promise.all(workers.map((worker) => worker.close()))
   if (errors.length > 0) throw errors[0]
+}
+
+/**
+ * The same as if what fails had failed for a day. No retry becomes due: a dispatcher would send it before the suspension. A lane that
+ * it has locked is suspended by a later run.
+ */
+export async function suspendFailing(db: Database, transact: Transact): Promise<void> {
+  await db`update keyhook.lanes set failing_since = failing_since - interval '24 hours'`
+  await until(async () => {
+    await runHealthWorkers(transact)
+    const left = await db`select from keyhook.lanes where failing_since is not null and suspended_until is null`
+    return left.length === 0
+  })
 }
