@@ -14,7 +14,7 @@ import { deliveryEnvironment, deliveryTest, failedOutcome } from './support/deli
 import { begin, firstAttempt, leasedLane } from './support/leased-lane.ts'
 import { findLostDeliveries } from './support/lost-deliveries.ts'
 import { eventIdOf, type Reply, receiverFor } from './support/receiver.ts'
-import { passHours, runHealthWorkers, suspendFailing } from './support/suspension.ts'
+import { passHours, runHealthWorkers, suspendWebhooks } from './support/suspension.ts'
 import '../kit/server-limits.ts'
 
 /** A webhook whose receiver answers 503 until `repair`. Retries are due in ten hours. */
@@ -49,7 +49,7 @@ async function failingWebhook(environment: Record<string, string> = {}) {
       return ids
     },
     async suspend(): Promise<void> {
-      await suspendFailing(db, transact)
+      await suspendWebhooks(db, transact)
       expect((await show()).status).toBe('suspended')
     },
     change: (url: string) =>

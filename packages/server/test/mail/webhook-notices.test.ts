@@ -6,7 +6,7 @@ import { newId, type WebhookId } from '../../src/lib/ids.ts'
 import { notifyOwners } from '../../src/mail/notices.ts'
 import { deliveryEnvironment } from '../delivery/support/delivery-test.ts'
 import { receiverFor } from '../delivery/support/receiver.ts'
-import { passHours, runHealthWorkers, suspendFailing } from '../delivery/support/suspension.ts'
+import { passHours, runHealthWorkers, suspendWebhooks } from '../delivery/support/suspension.ts'
 import { fileWith, githubKeyPair, report } from '../keys/support/leak-reports.ts'
 import { captureLog } from '../kit/captured-log.ts'
 import { call } from '../kit/client.ts'
@@ -54,7 +54,7 @@ test('a webhook that fails, is suspended and works again is told in words, with 
       `^A webhook fails \\(Acme\\): ${named} has failed since ${time}: HTTP 503\\. Its deliveries are retried\\.$`,
     ),
   )
-  await suspendFailing(api.db, transact)
+  await suspendWebhooks(api.db, transact)
   await publishOne()
   expect(await told()).toMatch(
     new RegExp(

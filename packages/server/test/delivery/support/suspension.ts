@@ -27,7 +27,7 @@ export async function runHealthWorkers(transact: Transact, { nodes = 2, suspendA
  * The same as if what fails had failed for a day. No retry becomes due: a dispatcher would send it before the suspension. A lane that
  * it has locked is suspended by a later run.
  */
-export async function suspendFailing(db: Database, transact: Transact): Promise<void> {
+export async function suspendWebhooks(db: Database, transact: Transact): Promise<void> {
   await db`update keyhook.lanes set failing_since = failing_since - interval '24 hours'`
   await until(async () => {
     await runHealthWorkers(transact)
